@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fctncalling.data.types import Call, FunctionDoc, Message, tool_call
-
-MAX_SHOWN = 60
+from fctncalling.data.types import Call, Message, tool_call
+from fctncalling.data.unsafe_text import encodable_value
+from fctncalling.specification.api import OwnApi, shown
 
 
 class Unreadable(ValueError):
@@ -21,11 +21,11 @@ class Conversation:
     """Conversation: roles are system, user, assistant and tool, contents texts.
 
     Calls stand in `tool_calls`, their arguments as objects; a result has the id and the name of the
-    call that it answers. Names of functions and parameters are the log's.
+    call that it answers. Names of functions and parameters may be the log's.
     """
 
     messages: Sequence[Message]
-    functions: Sequence[FunctionDoc] = ()
+    api: OwnApi  # what is on offer
     fault: str = ""  # why nothing behind these messages was read
 
 
@@ -48,6 +48,18 @@ def exchanges(conversation: Conversation) -> Iterator[Exchange]:
         is_asked = any(each["role"] != "system" for each in messages[:at])
         if message["role"] == "assistant" and is_asked and message.get("weight") != 0:
             yield Exchange(messages[:at], calls_of(message), message["content"])
+
+
+def offered_call(api: OwnApi, call: Call) -> Call:
+    """Return a call by the names of the API on offer; Unreadable for what that does not have."""
+    name, given = api.own_call(call.name, call.arguments)
+    if (doc := api.by_name.get(name)) is None:
+        raise Unreadable(f"calls {shown(call.name)}, which is not on offer")
+    if foreign := [each for each in given if each not in doc.parameters["properties"]]:
+        raise Unreadable(f"gives {name} {shown(foreign[0])}, which it does not take")
+    if len(given) < len(call.arguments):
+        raise Unreadable(f"gives {name} an argument twice, by two names")
+    return Call(name, encodable_value(given))
 
 
 def calls_of(message: Message) -> list[Call]:
@@ -81,9 +93,3 @@ def objects(value: Any) -> list[Mapping[str, Any]]:
     items = loaded(value)
     is_list = isinstance(items, list) and all(isinstance(each, dict) for each in items)
     return items if is_list else []
-
-
-def shown(value: Any) -> str:
-    """Return how a stranger's value begins, on one line."""
-    text = repr(value[: 4 * MAX_SHOWN] if isinstance(value, str | list) else value)
-    return text[:MAX_SHOWN]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from fctncalling.conversations.conversation import Conversation, Unreadable
 from fctncalling.conversations.log_forms import forms_of, read_record
-from fctncalling.conversations.message_forms import MESSAGE_FORMS
+from fctncalling.conversations.message_forms import role_of
 from fctncalling.data.errors import TaskError
 from fctncalling.data.json_stream import read_entries
-from fctncalling.data.types import FunctionDoc
+from fctncalling.specification.api import OwnApi
+from fctncalling.specification.tool_list import offered_functions
 
 MAX_LINE = 1 << 22  # bytes
 MAX_WHOLE = 1 << 25  # bytes of a file that is one record
@@ -28,13 +29,13 @@ class ConversationLog:
     """Log of conversations: JSON Lines, a JSON array of records, or one record.
 
     A record has any form of `log_forms`. What cannot be read is left out and counted, with its
-    reason and the number of the first, while the conversations are read. `functions` are on offer
-    in conversations that list none.
+    reason and the number of the first, while the conversations are read. `api` is on offer in
+    conversations that list no function.
     """
 
-    def __init__(self, path: Path, functions: Sequence[FunctionDoc] = ()) -> None:
+    def __init__(self, path: Path, api: OwnApi | None = None) -> None:
         self._path = path
-        self.functions = functions
+        self.api = offered_functions() if api is None else api
         self._left_out: dict[str, tuple[int, int]] = {}  # reason -> how many, the first's line
 
     def conversations(self) -> Iterator[tuple[int, Conversation]]:
@@ -43,7 +44,7 @@ class ConversationLog:
             try:
                 if isinstance(record, Unreadable):
                     raise record
-                for each in read_record(record, self.functions):
+                for each in read_record(record, self.api):
                     yield number, each
                     if each.fault:
                         self.leave_out(each.fault, number)
@@ -83,25 +84,19 @@ def holds_conversations(path: Path) -> bool:
 def _records(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield (number, record) of a file; in place of a record that cannot be read, Unreadable."""
     with path.open("rb") as file:
-        head = file.read(MAX_LINE + 1)
-    lines = [line for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
-    first = _parsed(lines[0]) if lines else None
-    is_array = isinstance(first, list) and len(lines) == 1 and len(head) <= MAX_LINE
-    if isinstance(first, Unreadable) and lines[0].lstrip()[:1] in (b"{", b"["):
-        if path.stat().st_size > MAX_WHOLE:
-            first, is_array = [], lines[0].lstrip().startswith(b"[")
-        elif isinstance(whole := _parsed(path.read_bytes()), dict | list):
-            first, is_array = (whole, True) if isinstance(whole, list) else ([whole], True)
-    entries = first if is_array and isinstance(first, list) else None
-    if entries is None:
+        head = file.read(MAX_WHOLE + 1)
+    opening = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    first = opening.partition(b"\n")[0]
+    whole = _parsed(head) if len(head) <= MAX_WHOLE else None
+    if isinstance(whole, list) and whole and isinstance(whole[0], dict) and role_of(whole[0]):
+        yield 1, whole  # messages
+    elif isinstance(whole, list | dict):
+        yield from enumerate(whole if isinstance(whole, list) else [whole], 1)
+    elif whole is None and opening[:1] == b"[" and isinstance(_parsed(first), Unreadable):
+        yield from _streamed(path)
+    else:
         for number, line in _bounded_lines(path):
             yield number, _parsed(line)
-    elif not entries:
-        yield from _streamed(path)
-    elif _is_message(entries[0]):
-        yield 1, entries
-    else:
-        yield from enumerate(entries, 1)
 
 
 def _streamed(path: Path) -> Iterator[tuple[int, Any]]:
@@ -139,7 +134,3 @@ def _parsed(line: bytes | None) -> Any:
         return Unreadable("is not UTF-8")
     except (ValueError, RecursionError) as error:
         return Unreadable(f"is no JSON: {str(error).partition(': ')[0]}")
-
-
-def _is_message(value: Any) -> bool:
-    return isinstance(value, dict) and any(form.holds([value]) for form in MESSAGE_FORMS)

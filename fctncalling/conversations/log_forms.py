@@ -9,16 +9,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.conversations.conversation import (
-    Conversation,
-    Unreadable,
-    loaded,
-    objects,
-    shown,
-)
-from fctncalling.conversations.message_forms import RawMessage, is_of_assistant, read_messages
-from fctncalling.conversations.offered_functions import offered_functions
-from fctncalling.data.types import FunctionDoc
+from fctncalling.conversations.conversation import Conversation, Unreadable, loaded, objects
+from fctncalling.conversations.message_forms import RawMessage, read_messages, role_of
+from fctncalling.specification.api import OwnApi, shown
+from fctncalling.specification.tool_list import offered_functions
 
 Record = Mapping[str, Any]
 
@@ -38,16 +32,22 @@ class LogForm(NamedTuple):
     read: Callable[[Record], Iterator[RawConversation]]
 
 
-def read_record(record: Any, known: Sequence[FunctionDoc] = ()) -> Iterator[Conversation]:
+def read_record(record: Any, known: OwnApi) -> Iterator[Conversation]:
     """Yield the conversations of a record of a log; a list is one of messages.
 
     known: the functions on offer where it lists none. Raises Unreadable where the form of the
-    record, or that of its messages, is none of the tables', or not one alone.
+    record is none of the table's, or not one alone.
     """
-    for raw in _raw_conversations(record):
-        if not raw.messages:
+    for messages, told in _raw_conversations(record):
+        if not messages:
             raise Unreadable(f"no messages: {shown(record)}")
-        yield read_messages(_with_system(raw), _tools(raw.record), known)
+        system = [told[key] for key in _keys(told, _SYSTEM)][:1]
+        opening = [
+            {"role": "system", **(each if isinstance(each, dict) else {"content": each})}
+            for each in system
+        ]
+        tools = [told[key] for key in _keys(told, _TOOLS)]
+        yield read_messages([*opening, *messages], offered_functions(*tools), known)
 
 
 def forms_of(record: Any) -> list[LogForm]:
@@ -69,34 +69,11 @@ def _raw_conversations(record: Any) -> Iterator[RawConversation]:
 
 _TOOLS = tuple("tools functions function tool available_tools toolConfig tool_config".split())
 _SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction", "system_prompt")
-
-
-def _tools(record: Record) -> list[FunctionDoc]:
-    return [doc for key in _keys(record, _TOOLS) for doc in offered_functions(record[key])]
-
-
-def _with_system(raw: RawConversation) -> list[RawMessage]:
-    """Return the messages behind the system text that stands beside them, in their own form."""
-    texts = [raw.record[key] for key in _keys(raw.record, _SYSTEM)]
-    texts = [each.get("parts", each) if isinstance(each, dict) else each for each in texts]
-    if not texts:
-        return list(raw.messages)
-    opening = {"role": "system", "content": texts[0]}
-    if "parts" in raw.messages[0]:
-        parts = texts[0] if isinstance(texts[0], list) else [{"text": texts[0]}]
-        opening = {"role": "system", "parts": parts}
-    elif "from" in raw.messages[0]:
-        opening = {"from": "system", "value": texts[0]}
-    return [opening, *raw.messages]
-
-
-# Messages under one key, prompts with answers, requests with responses
-
 _PROMPTS = tuple(
     "messages conversations conversation contents traj trajectory history chat_history dialogue "
-    "prompt input inputs".split()
+    "prompt input inputs query".split()
 )
-_ANSWERS = ("completion", "chosen", "chosen_response", "response", "output", "outputs")
+_ANSWERS = ("completion", "chosen", "chosen_response", "response", "output", "outputs", "answers")
 _PATHS = ("path", "url", "uri", "endpoint")
 _BODIES = ("request_body", "body", "postData", "content")
 
@@ -106,41 +83,10 @@ def _keys(record: Any, names: Sequence[str]) -> list[str]:
     return [key for key in names if isinstance(record, dict) and record.get(key) not in (None, "")]
 
 
-def _has(*names: str) -> Callable[[Record], bool]:
-    return lambda record: _keys(record, names) == list(names)
-
-
 def _prompts(record: Any) -> list[str]:
     """Return the keys of a record's messages, or of its one prompt."""
     keys = _keys(record, _PROMPTS)
     return [key for key in keys if not isinstance(loaded(record[key]), str | dict)] or keys
-
-
-def _is_http(record: Record) -> bool:
-    """Whether a record is a request over HTTP: of a gateway, a proxy, a batch, a HAR's entry."""
-    inner = loaded(record.get("request"))
-    return any(_keys(each, ("method",)) and _keys(each, _PATHS) for each in (record, inner))
-
-
-def _is_pair(record: Record) -> bool:
-    return isinstance(loaded(record.get("request")), dict) and not _is_http(record)
-
-
-def _is_chat(record: Record) -> bool:
-    keys = _prompts(record)
-    is_other = _is_http(record) or _is_pair(record) or bool(_keys(record, _ANSWERS))
-    return len(keys) == 1 and isinstance(loaded(record[keys[0]]), list) and not is_other
-
-
-def _is_answered(record: Record) -> bool:
-    """Whether a record is a prompt and its answer: TRL's, Responses', a trace's."""
-    num_keys = len(_prompts(record)), len(_keys(record, _ANSWERS))
-    is_other = _is_http(record) or _is_nestful(record) or "instruction" in record
-    return num_keys == (1, 1) and not is_other
-
-
-def _is_preference(record: Record) -> bool:
-    return bool(_keys(record, ("chosen",))) and not _keys(record, _PROMPTS)
 
 
 def _messages(value: Any) -> list[RawMessage]:
@@ -152,19 +98,10 @@ def _messages(value: Any) -> list[RawMessage]:
     return list(objects(value[0] if nested else value))
 
 
-def _read_chat(record: Record) -> Iterator[RawConversation]:
-    keys = _prompts(record) or ["chosen"]
-    yield RawConversation(_messages(record[keys[0]]), record)
-
-
-def _read_answered(record: Record) -> Iterator[RawConversation]:
-    [prompt], [answer] = _prompts(record), _keys(record, _ANSWERS)
-    inner = loaded(record[prompt])
-    asked = RawConversation(_messages(inner), record)
-    if isinstance(inner, dict):
-        asked = next(_raw_conversations(inner))
-    messages = _joined(asked.messages, _answer(record[answer]))
-    yield RawConversation(messages, {**record, **asked.record})
+def _is_request(record: Record) -> bool:
+    """Whether a record is a request with its response: of a gateway, a proxy, a HAR's entry."""
+    is_http = _keys(record, ("method",)) and _keys(record, _PATHS)
+    return bool(is_http) or isinstance(loaded(record.get("request")), dict)
 
 
 def _read_request(record: Record) -> Iterator[RawConversation]:
@@ -190,11 +127,61 @@ def _body(value: Any) -> Any:
     return value
 
 
+def _is_chat(record: Record) -> bool:
+    keys = _prompts(record)
+    is_answered = bool(keys and _keys(record, _ANSWERS))
+    keys = keys or _keys(record, ("chosen",))  # a preference's
+    is_list = len(keys) == 1 and isinstance(loaded(record[keys[0]]), list)
+    return is_list and not is_answered and not _is_request(record)
+
+
+def _read_chat(record: Record) -> Iterator[RawConversation]:
+    keys = _prompts(record) or ["chosen"]
+    yield RawConversation(_messages(record[keys[0]]), record)
+
+
+def _is_answered(record: Record) -> bool:
+    """Whether a record is a prompt and its answer: TRL's, Responses', a trace's, xLAM's."""
+    num_keys = len(_prompts(record)), len(_keys(record, _ANSWERS))
+    return num_keys == (1, 1) and "instruction" not in record
+
+
+_REFERENCE = re.compile(r"\$\w+(?:[.\[][^$]*)?\$")
+
+
+def _read_answered(record: Record) -> Iterator[RawConversation]:
+    """Read a prompt and its answer: messages, a response, or calls alone.
+
+    Of calls alone (NESTful's) those are read that wait for no other's result: what results tell is
+    not in the log.
+    """
+    [prompt], [answer] = _prompts(record), _keys(record, _ANSWERS)
+    inner = loaded(record[prompt])
+    asked = RawConversation(_messages(inner), record)
+    if isinstance(inner, dict):
+        asked = next(_raw_conversations(inner))
+    calls = objects(record[answer])
+    if not calls or any("name" not in each or {"role", "type"} & each.keys() for each in calls):
+        answers = _joined(asked.messages, _answer(record[answer]))
+        yield RawConversation(answers, {**record, **asked.record})
+        return
+    calls = [each for each in calls if each["name"] != "var_result"]
+    ready = [each for each in calls if not _REFERENCE.search(repr(each.get("arguments")))]
+    if ready:
+        yield RawConversation([*asked.messages, _calling(ready)], record)
+    if len(ready) < len(calls):
+        raise Unreadable("calls that wait for results, which the log does not hold")
+
+
+def _calling(calls: Sequence[Record]) -> RawMessage:
+    return {"role": "assistant", "content": None, "tool_calls": list(calls)}
+
+
 def _joined(asked: Sequence[RawMessage], answer: Sequence[RawMessage]) -> Sequence[RawMessage]:
     """Return a prompt with its answer, which may begin with the prompt's messages again."""
     if not asked or list(answer[: len(asked)]) == list(asked):
         return answer if asked else []
-    if answer and is_of_assistant(asked[-1]):
+    if answer and role_of(asked[-1]) in ("assistant", "call"):
         raise Unreadable("an answer behind an answer")
     return [*asked, *answer]
 
@@ -231,36 +218,6 @@ def _answer(value: Any) -> list[RawMessage]:
 
 
 # Data sets with fields of their own
-
-
-def _talk(request: Any, calls: Sequence[Record]) -> list[RawMessage]:
-    """Return a request, or a talk, and the calls that answer it, as messages of OpenAI's."""
-    answer = {"role": "assistant", "content": None, "tool_calls": list(calls)}
-    return [*_messages(request), answer] if calls else _messages(request)
-
-
-def _read_xlam(record: Record) -> Iterator[RawConversation]:
-    yield RawConversation(_talk(record["query"], objects(record["answers"])), record)
-
-
-def _is_nestful(record: Record) -> bool:
-    """Whether a record is NESTful's: a text and the calls of its whole solution."""
-    calls = objects(record.get("output"))
-    named = all("name" in each and "arguments" in each and "type" not in each for each in calls)
-    return bool(calls) and named and isinstance(record.get("input"), str)
-
-
-_REFERENCE = re.compile(r"\$\w+(?:[.\[][^$]*)?\$")
-
-
-def _read_nestful(record: Record) -> Iterator[RawConversation]:
-    """Read the calls that wait for no other's result: what a result tells is not in the log."""
-    calls = [each for each in objects(record["output"]) if each["name"] != "var_result"]
-    ready = [each for each in calls if not _REFERENCE.search(repr(each["arguments"]))]
-    if ready:
-        yield RawConversation(_talk(record["input"], ready), record)
-    if len(ready) < len(calls):
-        raise Unreadable("calls that wait for results, which the log does not hold")
 
 
 def _read_when2call(record: Record) -> Iterator[RawConversation]:
@@ -306,41 +263,40 @@ def _read_acebench(record: Record) -> Iterator[RawConversation]:
     """
     truth = record.get("ground_truth")
     truth = truth[0] if isinstance(truth, list) and truth else truth
-    names = {each.name for each in _tools(record)}
+    listed = objects(record["function"])
+    names = {each.get("name") for each in listed}
     calls = [
         {"name": name if name in names else re.sub(r"_\d+$", "", name), "arguments": given}
         for name, given in (truth.items() if isinstance(truth, dict) else ())
     ]
-    talk = _split(record["question"], _ACE, {"user": "user"}) or record["question"]
-    yield RawConversation(_talk(talk, calls), {**record, "system": record.get("time")})
+    talk = _split(record["question"], _ACE, {"user": "user"}) or _messages(record["question"])
+    answer = [_calling(calls)] if calls else []
+    yield RawConversation([*talk, *answer], {**record, "system": record.get("time")})
 
 
-def _read_simulations(record: Record) -> Iterator[RawConversation]:
-    for each in objects(record["simulations"]):
+def _several(record: Record) -> list[Record]:
+    """Return the records in a record: the simulations of tau2-bench, the entries of a HAR."""
+    found = objects(record.get("simulations"))
+    log = record.get("log")
+    return list(found or objects(log.get("entries") if isinstance(log, dict) else None))
+
+
+def _read_several(record: Record) -> Iterator[RawConversation]:
+    for each in _several(record):
         yield from _raw_conversations({**each, "tools": each.get("tools", record.get("tools"))})
-
-
-def _is_har(record: Record) -> bool:
-    return bool(_keys(record.get("log"), ("entries",)))
-
-
-def _read_har(record: Record) -> Iterator[RawConversation]:
-    for each in objects(record["log"]["entries"]):
-        yield from _raw_conversations(each)
 
 
 LOG_FORMS = (
     LogForm("chat", _is_chat, _read_chat),
-    LogForm("preference", _is_preference, _read_chat),
     LogForm("prompt and answer", _is_answered, _read_answered),
-    LogForm("request and response", _is_pair, _read_request),
-    LogForm("request over HTTP", _is_http, _read_request),
-    LogForm("xLAM", _has("query", "answers"), _read_xlam),
-    LogForm("NESTful", _is_nestful, _read_nestful),
-    LogForm("When2Call", _has("question", "correct_answer", "answers"), _read_when2call),
+    LogForm("request and response", _is_request, _read_request),
+    LogForm("several", lambda record: bool(_several(record)), _read_several),
+    LogForm(
+        "When2Call",
+        lambda record: len(_keys(record, ("question", "correct_answer", "answers"))) == 3,
+        _read_when2call,
+    ),
     LogForm("glaive", _is_glaive, _read_glaive),
     LogForm("ACEBench", _is_acebench, _read_acebench),
-    LogForm("tau2-bench", _has("simulations"), _read_simulations),
-    LogForm("HAR", _is_har, _read_har),
 )
 """Forms of records; of a record that is read exactly one holds."""

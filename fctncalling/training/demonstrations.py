@@ -34,6 +34,7 @@ from fctncalling.evaluation.scripted_policies import (
     oracle,
     render,
 )
+from fctncalling.specification.api import OwnApi
 from fctncalling.training.announce import announce, is_first_process
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import TaskSetup, check_tasks
@@ -210,7 +211,7 @@ def load_logged_tasks(path: Path, training_tasks: Sequence[Task]) -> list[Task]:
     where no answer can be used.
     """
     known = {doc.name: doc for task in training_tasks for doc in task.functions}
-    log = ConversationLog(path, list(known.values()))
+    log = ConversationLog(path, OwnApi("tasks", tuple(known.values()), str(path)))
     tasks = list(logged_tasks(log))
     told = f"{len(tasks)} answers of {path} are demonstrations; left out: {log.left_out()}"
     if not tasks:

@@ -11,6 +11,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from dataclasses import asdict, replace
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -21,19 +22,22 @@ from stub_endpoint import endpoint
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.adapt.adapt_plan import AdaptPlan, ProbeTimes, plan_for
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
-from fctncalling.lab.adapt.adaptation import Adaptation
+from fctncalling.lab.adapt.adaptation import LATE, Adaptation
 from fctncalling.lab.adapt.command import add_arguments, run
 from fctncalling.lab.adapt.played import NO_CALL, CallCounts, StageAnswers, episodes_to_show
 from fctncalling.lab.adapt.report import AdaptReport
+from fctncalling.lab.adapt.scoring import answered_by_all, play_tasks
 from fctncalling.lab.adapt.stage import COST_FILE, StageCost, Stages
 from fctncalling.lab.adapt.task_files import (
     HELD_OUT,
     MULTI_TURN_STEPS,
     SINGLE_TURN_STEPS,
     TRAIN,
+    coverage_of,
     make_tasks,
     read_task_entries,
     turn_step_limit,
+    write_entries,
     write_split,
 )
 
@@ -177,6 +181,130 @@ def test_plan_keeps_to_the_minutes_and_uses_most_of_them(minutes: float) -> None
     assert abs(again.num_tasks - plan.num_tasks) <= 0.2 * plan.num_tasks
 
 
+@pytest.mark.parametrize("slower", [1.0, 5.0, 20.0])
+def test_on_a_busy_machine_a_third_of_the_minutes_is_planned_for_scores(slower: float) -> None:
+    busy = replace(TIMES, demonstration=0.3 * slower, answer=0.8 * slower, base_answer=2.0 * slower)
+    plan = plan_for(30.0, busy, num_test=351, tasks_at_hand=None, spent_s=60.0)
+    assert plan.seconds["base"] + plan.seconds["score"] <= 600 + 3 * TIMES.start
+    assert plan.seconds["supervised"] >= 600
+    assert 60.0 + sum(plan.seconds.values()) <= 1800
+    if slower > 1:
+        assert plan.scored_share < 1
+        assert "drawn, are scored" in plan.text()
+
+
+class Clock:
+    """A clock that only plays let go on: so many seconds to begin, so many a request."""
+
+    def __init__(self, begin: float, each: float) -> None:
+        self.now, self.begin, self.each = 0.0, begin, each
+        self.asked: list[int] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def play(self, file: Path, output: Path) -> int:
+        known = output.read_text().splitlines() if output.exists() else []
+        told = [json.dumps({"id": each["id"]}) for each in read_task_entries(file)]
+        new = [line for line in told if line not in known]
+        self.now += (self.begin + self.each * len(new)) if new else 0
+        output.write_text("".join(f"{line}\n" for line in (*known, *new)))
+        self.asked.append(len(new))
+        return 0
+
+
+@pytest.mark.parametrize("each", [0.1, 1.0, 7.0])
+def test_as_many_requests_are_asked_as_fit_by_the_time_that_the_first_took(
+    each: float, tmp_path: Path
+) -> None:
+    files = {}
+    for name, number in (("held_out", 40), ("test", 200)):
+        tasks = [task(at) for at in range(number)]
+        files[name] = write_entries(tmp_path / f"{name}_all.jsonl", tasks)
+    clocks, firsts = [Clock(5.0, each), Clock(5.0, each)], []
+    for seed, clock in enumerate(clocks):
+        part = tmp_path / str(seed)
+        part.mkdir()
+        more: dict[str, Any] = {"seconds": 150.0, "seed": seed, "clock": clock}
+        assert play_tasks(files, part, part / "drawn", clock.play, **more) == 0
+        firsts.append((part / "test.jsonl").read_text().splitlines()[:8])
+    asked = sum(clocks[0].asked)
+    assert clocks[0].now <= 150.0
+    assert asked == 240 if each == 0.1 else asked >= 0.5 * 150 / (each + 1)
+    assert set(firsts[0]) != set(firsts[1])  # drawn, not the first of the file
+    shares = [len((part / f"{n}.jsonl").read_text().splitlines()) for n in ("held_out", "test")]
+    assert shares[0] == pytest.approx(shares[1] / 5, abs=1)
+
+
+def test_stages_are_compared_on_what_all_of_them_answered() -> None:
+    def answers(*numbers: int) -> list[dict[str, Any]]:
+        return [{"id": f"multiple_{number}"} for number in numbers]
+
+    stages = {"a": StageAnswers(answers(1, 2, 3), answers(1)), "b": StageAnswers(answers(3, 2), [])}
+    common = answered_by_all(stages)
+    assert [each["id"] for each in common["a"].held_out] == ["multiple_2", "multiple_3"]
+    assert [each["id"] for each in common["b"].held_out] == ["multiple_3", "multiple_2"]
+    assert common["a"].test == []  # of another file, though its id is the same
+
+
+def test_a_stage_with_a_deadline_that_is_killed_from_outside_counts(tmp_path: Path) -> None:
+    def killed(part: Path) -> int:
+        (part / "what_it_had").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    stages = Stages(tmp_path)
+    stages.run("training", killed, deadline=time.monotonic() + 60)
+    assert stages.costs["training"].killed
+    assert (tmp_path / "training" / "what_it_had").exists()
+    with pytest.raises(AdaptError, match="-9"):
+        stages.run("tasks", killed)
+
+
+@pytest.mark.prove
+def test_what_was_trained_when_the_minutes_end_is_judged_on_a_drawn_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace(settings_of(tmp_path), minutes=0.3)
+    planned_tasks(tmp_path)
+    write_entries(tmp_path / "own.jsonl", [task(each) for each in range(200)])
+    adaptation = Adaptation(settings)
+    adaptation.settings = replace(settings, test=tmp_path / "own.jsonl")
+
+    def slow(part: Path) -> int:
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            (part / "learned").touch()
+        return 130
+
+    def play(file: Path, output: Path) -> int:
+        known = output.read_text().splitlines() if output.exists() else []
+        for each in read_task_entries(file)[len(known) :]:
+            time.sleep(0.05)
+            line = answer(each.get("ground_truth"), [], solved=True) | {"id": each["id"]}
+            with output.open("a") as out:
+                out.write(f"{json.dumps(line)}\n")
+        return 0
+
+    monkeypatch.setattr("fctncalling.lab.adapt.adaptation.run_agent", lambda *_: play)
+    monkeypatch.setattr("fctncalling.lab.adapt.adaptation.LEAST_MARGIN_S", 0.2)
+    monkeypatch.setattr(adaptation, "_supervised", slow)
+    monkeypatch.setattr(adaptation, "_export", lambda *_: "model")
+    monkeypatch.setattr(adaptation, "_checkpoint", lambda stage: stage / "learned")
+    adaptation.plan = AdaptPlan(0.3, 24, 6, 1, 0, 64, {"base": 1.0, "score": 1.0, "tppo": 0.0})
+    monkeypatch.setattr(adaptation, "make_plan", lambda: None)
+    started = time.monotonic()
+    adaptation.run()
+    assert time.monotonic() - started < 18.0 + 6.0
+    costs, played = adaptation.stages.costs, adaptation.played()
+    assert costs["supervised"].cut_short
+    assert costs["base"].wall_seconds + costs["supervised_score"].wall_seconds < 6.0 * LATE
+    assert adaptation.shipped == "supervised_score"
+    assert len(played["base"].all) == len(played["supervised_score"].all) >= 8
+    assert any("of 206 requests, drawn" in note for note in adaptation.told)
+
+
 def test_split_keeps_texts_apart_and_shares_categories(tmp_path: Path) -> None:
     write_split([task(each % 60) for each in range(80)], 16, tmp_path)
     train, held_out = read_task_entries(tmp_path / TRAIN), read_task_entries(tmp_path / HELD_OUT)
@@ -251,6 +379,10 @@ def test_time_between_stages_counts(tmp_path: Path) -> None:
     assert again.wall_seconds < first.wall_seconds - 0.35  # the pause was the former command's
 
 
+def score_of(adaptation: Adaptation, name: str, *_: Any) -> None:
+    adaptation.stages.run(name, lambda _: 0)
+
+
 def test_nothing_learned_in_the_minutes_can_go_on_with_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,8 +391,7 @@ def test_nothing_learned_in_the_minutes_can_go_on_with_more(
         adaptation = Adaptation(replace(settings_of(tmp_path), minutes=minutes))
         asked: list[float] = []
         monkeypatch.setattr(adaptation, "_checkpoint", lambda _, found=learned: found)
-        monkeypatch.setattr(adaptation, "_play", lambda *_: 0)
-        monkeypatch.setattr(adaptation, "_export_and_play", lambda *_: 0)
+        monkeypatch.setattr(adaptation, "_score", partial(score_of, adaptation))
         monkeypatch.setattr(adaptation, "_tppo", lambda *_: 0)
         monkeypatch.setattr(adaptation, "_supervised", lambda _, log=asked: log.append(1) or 0)
         adaptation.run()
@@ -344,6 +475,7 @@ def test_forged_held_out_tasks_share_no_text_with_those_that_are_learned(tmp_pat
     assert len(held_out) == 12
     texts = [{json.dumps(each["question"]) for each in part} for part in (train, held_out)]
     assert len(texts[0]) > 250
+    assert coverage_of(tmp_path).startswith("said: 2 of 2 functions and 2 of 2 parameters; about ")
     assert not texts[0] & texts[1]
 
 

@@ -23,8 +23,6 @@ from fctncalling.conversations import (
     logged_tasks,
 )
 from fctncalling.conversations.log_forms import LOG_FORMS, forms_of, read_record
-from fctncalling.conversations.message_forms import MESSAGE_FORMS
-from fctncalling.conversations.offered_functions import offered_functions
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.conversations import ToolCallConversation
@@ -35,6 +33,7 @@ from fctncalling.lab.forge.own_api.drawn_call import askable_api
 from fctncalling.lab.forge.own_api.logged_requests import LoggedRequests
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.load import load_api
+from fctncalling.specification.tool_list import offered_functions
 from fctncalling.training.demonstrations import load_logged_tasks, play_ground_truths
 
 KNOWN = offered_functions([TOOL])
@@ -58,33 +57,19 @@ def answers_of(record: Any) -> list[list[Call]]:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_of_each_form_exactly_one_predicate_holds_and_the_call_is_read(name: str) -> None:
-    form, message_form, record = EXAMPLES[name]
+    form, record = EXAMPLES[name]
     assert [each.name for each in forms_of(record)] == [form]
-    read = list[list[str]]()
-
-    def noted(messages: Sequence[Any]) -> None:
-        read.append([each.name for each in MESSAGE_FORMS if each.holds(messages)])
-
-    with pytest.MonkeyPatch.context() as patch:
-        from fctncalling.conversations import log_forms
-
-        original = log_forms.read_messages
-        patch.setattr(
-            log_forms, "read_messages", lambda raw, *more: (noted(raw), original(raw, *more))[1]
-        )
-        calls = [each for each in answers_of(record) if each]
-    assert read == [[message_form]]
-    expected = [Call("Table Booking API", {"guests": 4})] if name == "toolace" else BOOKED
+    calls = [each for each in answers_of(record) if each]
+    expected = [Call("Table_Booking_API", {"guests": 4})] if name == "toolace" else BOOKED
     assert calls[0][:1] == expected
 
 
 def test_the_examples_are_of_all_forms() -> None:
-    assert {form for form, _, _ in EXAMPLES.values()} == {each.name for each in LOG_FORMS}
-    assert {form for _, form, _ in EXAMPLES.values()} == {each.name for each in MESSAGE_FORMS}
+    assert {form for form, _ in EXAMPLES.values()} == {each.name for each in LOG_FORMS}
 
 
 def test_every_exchange_is_read_with_results_by_the_ids_of_their_calls() -> None:
-    [conversation] = read_record(EXAMPLES["openai"][2])
+    [conversation] = read_record(EXAMPLES["openai"][1], KNOWN)
     found = list(exchanges(conversation))
     assert [[call.arguments["guests"] for call in each.calls] for each in found] == [
         [4, 2],
@@ -103,7 +88,7 @@ def test_every_exchange_is_read_with_results_by_the_ids_of_their_calls() -> None
         ({"prompt": ASKED, "completion": "x", "request": {}}, "prompt and answer and request"),
         ({"chat": "USER: x", "messages": [{"role": "user", "content": "x"}]}, "chat and glaive"),
         ({"text": "x"}, "is of no form that is read: keys ['text']"),
-        ([{"role": "user", "content": "x", "parts": [{"text": "x"}]}, {}], "no known form"),
+        ([{"role": "user", "content": "x"}, {"type": "x"}], "a message whose role is 'x'"),
         ({"request": {"messages": [{}]}, "response": {"error": "x"}}, "a request that failed"),
         ({"request": {"input": "x"}, "response": "data: {}"}, "streamed in pieces"),
         ({"request": {"model": "m"}, "response": {}}, "a request without messages"),
@@ -118,12 +103,12 @@ def test_every_exchange_is_read_with_results_by_the_ids_of_their_calls() -> None
         ({"query": "x", "answers": [{"name": "mow"}]}, "calls 'mow', which is not on offer"),
         (
             {"query": "x", "answers": [{"name": "book_table", "arguments": {"cat": 1}}]},
-            "gives 'book_table' 'cat', which it does not take",
+            "gives book_table 'cat', which it does not take",
         ),
     ],
 )
 def test_what_is_not_read_is_counted_by_its_reason(record: Any, told: str, tmp_path: Path) -> None:
-    log = ConversationLog(written(tmp_path, EXAMPLES["trl"][2], record), KNOWN)
+    log = ConversationLog(written(tmp_path, EXAMPLES["trl"][1], record), KNOWN)
     assert len(list(logged_tasks(log))) == 1
     assert log.num_left_out == 1
     assert log.left_out().startswith("1 (line 2) ")
@@ -133,7 +118,7 @@ def test_what_is_not_read_is_counted_by_its_reason(record: Any, told: str, tmp_p
 def test_what_stands_before_a_fault_is_used_and_what_it_may_be_a_part_of_is_not() -> None:
     said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
     broken = {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{"}]}
-    [read] = read_record([*said, said[0], said[1], broken, *said])
+    [read] = read_record([*said, said[0], said[1], broken, *said], KNOWN)
     assert [each["content"] for each in read.messages] == ["Hi", "Hello", "Hi"]
     assert "arguments that are no JSON object" in read.fault
 
@@ -155,7 +140,11 @@ def test_lines_and_arrays_hold_the_same_conversations(text: Any, tmp_path: Path)
     ]
     path = tmp_path / "log"
     path.write_text(text(talks), encoding="utf-8")
-    assert holds_conversations(path)
+    for most in (1 << 25, 128):  # bytes that are read at once
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fctncalling.conversations.conversation_log.MAX_WHOLE", most)
+            assert holds_conversations(path)
+            assert len(read_log(path)) == 3
     read = [(number, each.messages[0]["content"]) for number, each in read_log(path)]
     assert [content for _, content in read] == ["0", "1", "2"]
     assert [number for number, _ in read] in ([1, 2, 3], [1, 3, 5])
@@ -189,14 +178,15 @@ def test_tasks_are_no_conversations() -> None:
 )
 def test_types_of_python_and_none_at_all_are_those_of_bfcl(kind: Any, expected: Any) -> None:
     listed = {"name": "f", "description": "", "parameters": {"a": {"type": kind, "default": 1}}}
-    [doc] = offered_functions(json.dumps([json.dumps(listed)]))
+    [doc] = offered_functions(json.dumps([json.dumps(listed)])).functions
     read = doc.parameters["properties"]["a"]
-    assert (read["type"], read["items"]["type"]) if "items" in read else read["type"] == expected
+    found = (read["type"], read["items"]["type"]) if "items" in read else read["type"]
+    assert found == expected
     assert doc.parameters["required"] == []
 
 
 def all_tasks(folder: Path) -> tuple[list[Task], ConversationLog]:
-    texts = [json.dumps(record) for _, _, record in EXAMPLES.values()]
+    texts = [json.dumps(record) for _, record in EXAMPLES.values()]
     records = [json.loads(text.replace(ASKED, f"{ASKED} {n}")) for n, text in enumerate(texts)]
     log = ConversationLog(written(folder, *records), KNOWN)
     return list(logged_tasks(log)), log
@@ -247,8 +237,8 @@ def test_logged_answers_are_demonstrations_behind_all_that_stood_before_them(
 def test_a_log_is_offered_the_training_tasks_functions_and_told_what_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [listed] = logged_tasks(ConversationLog(written(tmp_path, EXAMPLES["trl"][2])))
-    path = written(tmp_path, EXAMPLES["tau-bench"][2], {"text": "x"})
+    [listed] = logged_tasks(ConversationLog(written(tmp_path, EXAMPLES["trl"][1])))
+    path = written(tmp_path, EXAMPLES["tau-bench"][1], {"text": "x"})
     [task] = load_logged_tasks(path, [listed])
     assert task.functions == listed.functions
     assert "1 answers of" in (told := capsys.readouterr().out)
@@ -258,7 +248,7 @@ def test_a_log_is_offered_the_training_tasks_functions_and_told_what_is_left_out
 
 
 def test_an_interface_is_sent_the_calls_of_a_history_with_their_results(tmp_path: Path) -> None:
-    [*_, task] = logged_tasks(ConversationLog(written(tmp_path, EXAMPLES["openai"][2])))
+    [*_, task] = logged_tasks(ConversationLog(written(tmp_path, EXAMPLES["openai"][1])))
     conversation = ToolCallConversation()
     conversation.observe("", {"messages": task.question[0]})
     roles = [each["role"] for each in conversation.messages]
@@ -271,7 +261,7 @@ def test_an_interface_is_sent_the_calls_of_a_history_with_their_results(tmp_path
 
 
 def test_doctor_tells_what_it_left_out_of_a_log_as_unchecked(tmp_path: Path) -> None:
-    path = written(tmp_path, EXAMPLES["openai"][2], {"text": "x"})
+    path = written(tmp_path, EXAMPLES["openai"][1], {"text": "x"})
     settings = ExaminationSettings(str(embedded_path("model")), dataset_path=path, quick=True)
     found = examine(settings)
     [left_out] = [each for each in found.findings if each.check == "tasks"]
@@ -299,13 +289,31 @@ def requests_of(api: Path, log: Path) -> tuple[list[dict[str, Any]], str]:
 def test_a_call_of_each_form_is_a_request_with_its_truth(
     name: str, api: Path, tmp_path: Path
 ) -> None:
-    record = json.loads(json.dumps(EXAMPLES[name][2]).replace("book_table", "book-table"))
+    record = json.loads(json.dumps(EXAMPLES[name][1]).replace("book_table", "book-table"))
     found, left_out = requests_of(api, written(tmp_path, record, record))
     last = found[-1]
     assert last["question"][0][-1]["role"] == "user"
     assert set(last["ground_truth"][0]) == {"book_table"}
     if name != "nestful":
         assert left_out == f"{len(found)} (line 2) is there twice"
+
+
+@pytest.mark.parametrize("name", ["D20", "D21", "D22"])
+def test_a_log_that_once_gave_no_request_gives_one(
+    name: str, shared: Path, api: Path, tmp_path: Path
+) -> None:
+    cases = map(json.loads, (shared / "cases/apis_answers_logs.jsonl").read_text().splitlines())
+    [given] = [each["input"] for each in cases if each["id"] == name]
+    if "tool" in given:  # D21, in words
+        api.write_text(json.dumps([{**TOOL, "name": given["tool"]}]), encoding="utf-8")
+        given = {"query": ASKED, "answers": [{"name": given["log_calls"], "arguments": {}}]}
+        given["answers"][0]["arguments"]["guests"] = 4
+    else:
+        given = json.loads(json.dumps(given).replace("book_table", "book-table"))
+    [task], _ = requests_of(api, written(tmp_path, given))
+    assert task["question"][0][-1]["content"] == "A table for 4, please."
+    [call] = task["ground_truth"]
+    assert [values["guests"] for values in call.values()] == [[4]]
 
 
 def test_a_log_without_a_request_ends_in_exit_code_2_with_the_reasons(

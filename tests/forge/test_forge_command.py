@@ -45,8 +45,8 @@ def ledger_of(output: Path) -> list[dict[str, Any]]:
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
     names = ("a.jsonl", "b.jsonl", "c.jsonl")
-    for name, seed in zip(names, ("3", "3", "4"), strict=True):
-        assert forge(tmp_path / name, "--seed", seed) == 0
+    for name, seed, jobs in zip(names, ("3", "3", "4"), "131", strict=True):
+        assert forge(tmp_path / name, "--seed", seed, "--jobs", jobs) == 0
     first, again, other = (set((tmp_path / name).read_text().splitlines()) for name in names)
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
     assert first == again
@@ -79,8 +79,8 @@ def test_two_runs_at_once_on_one_output_are_refused(
 ) -> None:
     output, usual, told = tmp_path / "tasks.jsonl", ForgeRun.tasks, []
 
-    def begun_twice(run: ForgeRun) -> Iterator[Any]:
-        for number, made in enumerate(usual(run)):
+    def begun_twice(run: ForgeRun, jobs: int) -> Iterator[Any]:
+        for number, made in enumerate(usual(run, jobs)):
             if number == 5:
                 capsys.readouterr()
                 told.append((forge(output), capsys.readouterr().err))

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,13 +19,17 @@ from fctncalling.cli.command import main
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs import judge, oracle_calls
 from fctncalling.envs.handlers.registry import get_handler
-from fctncalling.lab.own_api.api import OwnApi
+from fctncalling.lab.forge import forge_run
+from fctncalling.lab.forge.official_guard import digest
+from fctncalling.lab.forge.own_api.drawn_call import askable_api
+from fctncalling.lab.forge.own_api.own_forge import Coverage
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.clauses import ordered_parameter_pairs, said_span
 from fctncalling.lab.own_api.words.frames import act_table, acts_of_function
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.spoken_values import ORDINALS, spoken_date, spoken_time
+from fctncalling.specification.api import OwnApi
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "your_api"
 SHARED = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "apis"
@@ -84,11 +90,18 @@ def test_the_oracle_solves_each_task_and_no_text_is_there_twice(spec: str, tmp_p
     assert judged > 120
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_other_texts(tmp_path: Path) -> None:
-    for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
-        forged(SPECS[1], tmp_path / name, "--seed", seed)
+def test_a_seed_gives_the_same_bytes_in_three_processes_and_another_seed_other_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forge_run, "digest", lambda text: digest(text) % 999)  # some count as twins
+    for name, seed, jobs in (("a", "1", "1"), ("b", "1", "3"), ("c", "2", "1")):
+        forged(SPECS[1], tmp_path / name, "--seed", seed, "--jobs", jobs)
     one, two, other = (tmp_path / name for name in "abc")
-    assert one.read_bytes() == two.read_bytes()
+    for kind in ("", ".ledger.jsonl", ".coverage.md"):
+        files = [each.with_name(f"{each.name}{kind}").read_bytes() for each in (one, two)]
+        assert files[0] == files[1]
+    repeated = [line for line in entries(Path(f"{one}.ledger.jsonl")) if line.get("attempt")]
+    assert repeated  # drawn again by the parent
     shared = {text_of(e) for e in entries(one)} & {text_of(e) for e in entries(other)}
     assert len(shared) < 12
 
@@ -106,6 +119,54 @@ def test_held_out_tasks_share_neither_phrases_nor_open_values(tmp_path: Path) ->
     numbers = [set(re.findall(r"\b[KMW]-\d+\b", json.dumps(each))) for each in drawn]
     assert numbers[1]
     assert not numbers[0] & numbers[1] - {"K-11", "M-501", "W-502"}  # those of the documents
+
+
+COLOURS = {"type": "string", "enum": ["red", "blue", "green"], "description": "Colour."}
+
+
+def write_api(path: Path, nouns: str, parameters: str) -> str:
+    schema = {"type": "object", "properties": dict.fromkeys(parameters.split(), COLOURS)}
+    tools = [{"name": f"find_{noun}", "description": f"Find a {noun}."} for noun in nouns.split()]
+    path.write_text(json.dumps([{**tool, "parameters": schema} for tool in tools]))
+    return str(path)
+
+
+def test_coverage_is_what_the_ledger_says_and_tells_how_many_tasks_say_all(tmp_path: Path) -> None:
+    api = load_api(write_api(tmp_path / "api.json", "chair lamp", "wood cloth"))
+    askable = askable_api(api, argument_kinds(api), {})
+    ledger = tmp_path / "ledger"
+    calls = [["find_chair", ["wood"]], ["find_chair", []], ["find_chair", ["wood"]]]
+    told = [{"functions": [function], "said": [said]} for function, said in calls]
+    lines = [{"id": f"multiple_{at}", "provenance": each} for at, each in enumerate(told)]
+    ledger.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    covered = Coverage(askable, ledger).record()
+    assert covered["functions"] == (1, 2)
+    assert covered["parameters"] == (1, 4)
+    assert covered["kinds_never_drawn"] == []
+    # Said in 3 of 5, 1 of 5 and twice 1 of 2 calls, two of them supposed: 14 calls a function.
+    silent = [0.4, 0.8, 0.5, 0.5]
+    number = next(n for n in range(1, 99) if sum(each**n for each in silent) <= 0.05)
+    assert (number, covered["tasks_that_cover"]) == (14, 2 * 14)
+    line = "said: 1 of 2 functions and 1 of 4 parameters; about 28 tasks say all"
+    assert line in Coverage(askable, ledger).page()
+
+
+@pytest.mark.prove
+def test_so_many_tasks_as_are_told_say_all_and_an_eighth_of_them_does_not(tmp_path: Path) -> None:
+    nouns = "table chair lamp garden boat kitchen bicycle violin ticket letter museum bakery"
+    spec = write_api(tmp_path / "api.json", nouns, "wood shape season cloth country metal size age")
+
+    def covered(number: int) -> dict[str, Any]:
+        output = str(tmp_path / f"{number}.jsonl")
+        words = ["forge", "--api", spec, "--output", output, "--num_tasks", str(number), "--json"]
+        with redirect_stdout(StringIO()) as out:
+            assert main(words) == 0
+        [report] = json.loads(out.getvalue())
+        return dict(report["covered"])
+
+    number = covered(60)["tasks_that_cover"]
+    assert covered(number)["parameters"] == [96, 96]
+    assert covered(number // 8)["parameters"][0] < 96
 
 
 LEDGERS = ("tasks.jsonl", "tasks.jsonl.held_out.jsonl")
@@ -284,7 +345,7 @@ def test_logged_requests_become_tasks_with_the_calls_that_were_made(
     [calls] = oracle_calls(task_of(task))
     assert judge(task_of(task), get_handler("python_calls").render(calls)).valid
     told = capsys.readouterr().err
-    assert "1 (line 3) calls 'mow', which the API does not have" in told
+    assert "1 (line 3) calls 'mow', which is not on offer" in told
     assert "1 (line 4) no user message that is answered by calls" in told
 
 

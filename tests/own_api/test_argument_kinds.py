@@ -13,11 +13,11 @@ import pytest
 
 from fctncalling.checkers import check
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.kinds import ArgumentKind, argument_kinds
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
 from fctncalling.lab.own_api.kinds.find import guessed_kind_notes
 from fctncalling.lab.own_api.load import api_of_tool_list
+from fctncalling.specification.api import OwnApi, SpecificationError
 
 
 def api_of(properties: dict[str, Any], required: list[str] | None = None) -> OwnApi:

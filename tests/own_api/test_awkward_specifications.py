@@ -14,9 +14,9 @@ import pytest
 from fctncalling.lab.mcp_client.connection import McpFailure
 from fctncalling.lab.mcp_client.mcp_server import McpServer
 from fctncalling.lab.mcp_client.tool_docs import ListedTool
-from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.load import api_of_mcp_server, load_api
+from fctncalling.specification.api import OwnApi, SpecificationError
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 

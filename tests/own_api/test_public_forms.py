@@ -12,10 +12,10 @@ import pytest
 from test_awkward_specifications import body, document, loaded, operation, refused
 
 from fctncalling.cli.command import main
-from fctncalling.lab.own_api import document as documents
 from fctncalling.lab.own_api.kinds import argument_kinds
-from fctncalling.lab.own_api.type_text import is_optional_type, schema_of_type
 from fctncalling.lab.own_api.words.spoken_values import spoken_value
+from fctncalling.specification import document as documents
+from fctncalling.specification.type_text import is_optional_type, schema_of_type
 
 
 def test_operation_and_its_parameters_behind_references_of_several_files(

@@ -128,6 +128,21 @@ def test_a_tree_in_an_unknown_form_is_told_and_auto_finds_its_form(
     assert told == ""
 
 
+@pytest.mark.parametrize("name", ["D01", "D27", "D28"])
+def test_an_answer_that_was_scored_wrong_in_silence_is_told_and_found(
+    name: str, shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = map(json.loads, (shared / "cases/apis_answers_logs.jsonl").read_text().splitlines())
+    [case] = [each for each in cases if each["id"] == name]
+    path = tmp_path / "result/some_model/non_live/BFCL_v4_simple_python_result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(case["input"]["line"]))
+    assert score(shared, tmp_path / "result") == 2
+    assert "1 of 1 answers" in accuracy(capsys)[1]
+    assert score(shared, tmp_path / "result", "--handler", "auto") == 0
+    assert accuracy(capsys)[0] == 1.0
+
+
 def test_a_model_of_the_leaderboard_is_read_by_its_own_handler(
     tasks: list[Task], shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,10 +70,9 @@ def _lc(kind: str, **fields: Any) -> dict[str, Any]:
 _LC_CALL = {"name": "book_table", "args": {"guests": 4}, "id": "q", "type": "tool_call"}
 _BEDROCK_TOOL = {"name": "book_table", "description": "Book.", "inputSchema": {"json": SCHEMA}}
 
-EXAMPLES: dict[str, tuple[str, str, Any]] = {
+EXAMPLES: dict[str, tuple[str, Any]] = {
     "openai": (
         "chat",
-        "openai",
         {
             "messages": [
                 {"role": "system", "content": "Help."},
@@ -85,7 +84,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "openai, a greeting first": (
-        *("chat", "openai"),
+        "chat",
         [
             {"role": "user", "content": "Hello!"},
             {"role": "assistant", "content": "Hi."},
@@ -93,7 +92,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         ],
     ),
     "openai, parts": (
-        *("chat", "openai"),
+        "chat",
         {
             "messages": [
                 {"role": "user", "content": [{"type": "text", "text": ASKED}]},
@@ -102,7 +101,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "openai, function_call": (
-        *("chat", "openai"),
+        "chat",
         {
             "messages": [
                 _USER,
@@ -113,7 +112,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "openai, calls as text": (
-        *("chat", "openai"),
+        "chat",
         {
             "messages": [
                 _USER,
@@ -123,7 +122,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "responses": (
-        *("prompt and answer", "responses"),
+        "prompt and answer",
         {
             "input": [
                 *(_USER, {"type": "reasoning", "summary": []}, _ITEM),
@@ -141,7 +140,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "anthropic": (
-        *("chat", "anthropic"),
+        "chat",
         _anthropic(
             [
                 {"role": "assistant", "content": [{"type": "text", "text": "Sure."}, _USE]},
@@ -152,7 +151,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         ),
     ),
     "bedrock": (
-        *("chat", "bedrock"),
+        "chat",
         {
             "messages": [
                 {"role": "user", "content": [{"text": ASKED}]},
@@ -168,7 +167,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "ai sdk": (
-        *("chat", "ai sdk"),
+        "chat",
         [
             _USER,
             {
@@ -185,11 +184,11 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         ],
     ),
     "gemini": (
-        *("chat", "gemini"),
+        "chat",
         {**_GEMINI, "contents": [*_GEMINI["contents"], _GEMINI_CALL, _GEMINI_RESULT]},
     ),
     "langchain, dicts": (
-        *("chat", "langchain"),
+        "chat",
         [
             {"type": "human", "data": {"content": ASKED}},
             {"type": "ai", "data": {"content": "", "tool_calls": [_LC_CALL]}},
@@ -197,7 +196,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         ],
     ),
     "langchain, serialised": (
-        *("prompt and answer", "langchain"),
+        "prompt and answer",
         {
             "inputs": {"messages": [[_lc("Human", content=ASKED)]]},
             "outputs": {
@@ -214,7 +213,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "sharegpt, apigen-mt": (
-        *("chat", "sharegpt"),
+        "chat",
         {
             "conversations": [
                 *(_HUMAN, {"from": "function_call", "value": CALL}),
@@ -226,7 +225,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "hermes": (
-        *("chat", "sharegpt"),
+        "chat",
         {
             "conversations": [
                 {"from": "system", "value": f"Call: <tools> {json.dumps(OPENAI_TOOLS)} </tools>"},
@@ -241,7 +240,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "toolace": (
-        *("chat", "sharegpt"),
+        "chat",
         {
             "system": f"Functions in JSON that you can invoke:\n{json.dumps([_BLANKS])}. Should",
             "conversations": [
@@ -252,7 +251,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "xlam": (
-        *("xLAM", "openai"),
+        "prompt and answer",
         {
             "query": ASKED,
             "answers": f"[{CALL}]",
@@ -260,7 +259,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "glaive": (
-        *("glaive", "openai"),
+        "glaive",
         {
             "system": f"SYSTEM: You have functions. Use them if required -\n{json.dumps(TOOL)}",
             "chat": f"USER: {ASKED}\n\n\nASSISTANT: <functioncall> "
@@ -269,7 +268,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "when2call": (
-        *("When2Call", "openai"),
+        "When2Call",
         {
             "question": ASKED,
             "correct_answer": "tool_call",
@@ -278,7 +277,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "nestful": (
-        *("NESTful", "openai"),
+        "prompt and answer",
         {
             "input": ASKED,
             "output": [
@@ -290,7 +289,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "acebench": (
-        *("ACEBench", "openai"),
+        "ACEBench",
         {
             "question": "user: A table.\nsystem: For how many?\nuser: 4\n",
             "function": [TOOL],
@@ -299,7 +298,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "tau-bench": (
-        *("chat", "openai"),
+        "chat",
         {
             "task_id": 0,
             "reward": 1.0,
@@ -313,7 +312,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "tau2-bench": (
-        *("tau2-bench", "openai"),
+        "several",
         {
             "simulations": [
                 {
@@ -326,42 +325,42 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "trl": (
-        *("prompt and answer", "openai"),
+        "prompt and answer",
         {"prompt": [_USER], "completion": [_answer(_call(4))], "tools": OPENAI_TOOLS},
     ),
     "trl, texts": (
-        *("prompt and answer", "openai"),
+        "prompt and answer",
         {"prompt": ASKED, "completion": "[book_table(guests=4)]", "tools": OPENAI_TOOLS},
     ),
     "trl, preference": (
-        *("preference", "openai"),
+        "chat",
         {"chosen": [_USER, _answer(_call(4))], "rejected": [_USER], "tools": OPENAI_TOOLS},
     ),
     "swift": (
-        *("chat", "openai"),
+        "chat",
         [_USER, {"role": "tool_call", "content": CALL}, {"role": "tool_response", "content": "ok"}],
     ),
-    "pair": ("request and response", "openai", {"request": _BODY, "response": _COMPLETION}),
+    "pair": ("request and response", {"request": _BODY, "response": _COMPLETION}),
     "pair, responses": (
-        *("request and response", "responses"),
+        "request and response",
         {
             "request": {"input": ASKED, "tools": [{"type": "function", **TOOL}]},
             "response": {"object": "response", "error": None, "output": [_ITEM]},
         },
     ),
     "pair, anthropic": (
-        *("request and response", "anthropic"),
+        "request and response",
         {
             "request": _anthropic([], TOOL),
             "response": {"type": "message", "role": "assistant", "content": [_USE]},
         },
     ),
     "pair, gemini": (
-        *("request and response", "gemini"),
+        "request and response",
         {"request": _GEMINI, "response": {"candidates": [{"content": _GEMINI_CALL}]}},
     ),
     "http": (
-        *("request over HTTP", "openai"),
+        "request and response",
         {
             "method": "POST",
             "path": "/v1/chat/completions",
@@ -370,7 +369,7 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
     "har": (
-        *("HAR", "openai"),
+        "several",
         {
             "log": {
                 "entries": [
@@ -389,4 +388,4 @@ EXAMPLES: dict[str, tuple[str, str, Any]] = {
         },
     ),
 }
-"""Name -> the form of the record, that of its messages, and the record."""
+"""Name -> the form of the record, and the record."""

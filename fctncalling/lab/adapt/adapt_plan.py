@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.lab.adapt.base_model import BaseModel
+from fctncalling.lab.adapt.scoring import FIRST, SCORING_SHARE
 from fctncalling.lab.adapt.stage import StageCost
 
 BATCH = 8  # begin alike: their functions are computed once a step; more of them, fewer steps
@@ -75,11 +76,7 @@ class AdaptPlan:
     cpu_seconds: dict[str, float] = field(default_factory=dict)
     memory_gb: dict[str, float] = field(default_factory=dict)
     spent_s: float = 0.0  # by the probe, before the stages
-
-    @property
-    def after_training_s(self) -> float:
-        """Seconds that the stages after training need."""
-        return self.seconds["score"] + LEAST_MARGIN_S
+    scored_share: float = 1.0  # of the requests, about
 
     def text(self) -> str:
         """Return the plan as lines for a terminal."""
@@ -95,8 +92,11 @@ class AdaptPlan:
         if needed > self.minutes:
             lines.append(
                 f"these stages need about {needed:.1f} minutes, more than --minutes "
-                f"{self.minutes:g}: give more minutes, or fewer --test tasks"
+                f"{self.minutes:g}: give more minutes"
             )
+        if self.scored_share < 1:
+            share = f"{100 * self.scored_share:.0f} % of the requests"
+            lines.append(f"about {share}, drawn, are scored: a third of the minutes is for that")
         if not self.updates:
             lines.append(NO_UPDATES)
         return "\n".join(lines)
@@ -122,8 +122,11 @@ def plan_for(
     num_held_out = _rounded(min(max(most, LEAST_HELD_OUT), MOST_HELD_OUT))
     if tasks_at_hand is not None:
         num_held_out = max(1, min(num_held_out, tasks_at_hand // 5))
-    score = times.score(num_held_out + num_test)
-    base = times.score(num_held_out + num_test, base=True)
+    num_requests = num_held_out + num_test
+    in_share = (SCORING_SHARE * total - 2 * times.start) / max(a_task, 1e-6)
+    num_scored = min(num_requests, max(FIRST, int(in_share)))
+    score = times.score(num_scored)
+    base = times.score(num_scored, base=True)
     looks = 2 * (times.base_answer + times.answer)  # of the supervised stage at one held-out task
     left = total - spent_s - base - score - times.start - looks - 1.0 - LEAST_MARGIN_S
     demonstrations = max(BATCH, left / (times.demonstration + times.forged_task))
@@ -158,6 +161,7 @@ def plan_for(
         {name: round(each * times.cpu_share, 1) for name, each in seconds.items()},
         {name: round(memory.get(name, times.memory_gb), 2) for name in seconds},
         round(spent_s, 1),
+        round(num_scored / num_requests, 2),
     )
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from fctncalling.lab.adapt.adapt_plan import (
+    LEAST_MARGIN_S,
     NO_UPDATES,
     PROBE_HELD_OUT,
     PROBE_TASKS,
@@ -24,10 +25,19 @@ from fctncalling.lab.adapt.adapt_plan import (
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
 from fctncalling.lab.adapt.base_model import BaseModel, inspect_base_model
 from fctncalling.lab.adapt.played import StageAnswers, success_rate
-from fctncalling.lab.adapt.stage import CUT_SHORT, INTERRUPTED, Stages
+from fctncalling.lab.adapt.scoring import (
+    BASE_SHARE,
+    SCORING_SHARE,
+    answered_by_all,
+    answered_files,
+    play_tasks,
+    run_agent,
+)
+from fctncalling.lab.adapt.stage import CUT_SHORT, INTERRUPTED, Stages, uninterrupted
 from fctncalling.lab.adapt.task_files import (
     HELD_OUT,
     TRAIN,
+    coverage_of,
     make_tasks,
     read_task_entries,
     require_specification,
@@ -36,7 +46,9 @@ from fctncalling.lab.adapt.task_files import (
     write_split,
 )
 
-CONCURRENCY = "16"
+SCORES = ("base", "supervised_score", "tppo_score")
+LEAST_SCORE = 0.08  # of the minutes, however late it is: what was trained is judged
+LATE = 1.25  # times its seconds a score may take before it is told to end
 SLOWEST_FORGED_S = 0.02  # a task; the probe's few have the start of the forge in their time
 
 
@@ -45,11 +57,12 @@ class Adaptation:
 
     def __init__(self, settings: AdaptSettings) -> None:
         assert settings.model is not None
+        begun = time.monotonic()
         self.settings = settings
         require_specification(settings)
         self.model: BaseModel = inspect_base_model(settings.model)
         settings.keep()  # a SPEC or a model that cannot be read claims no folder
-        self.stages = Stages(settings.output / "work")
+        self.stages = Stages(settings.output / "work", begun)
         self.plan: AdaptPlan
         self.told: list[str] = []  # what the minutes cut short
 
@@ -57,10 +70,9 @@ class Adaptation:
         """Do all stages; AdaptError where one fails."""
         self.make_plan()
         self.stages.run("tasks", self._tasks)
-        self.stages.run("base", lambda part: self._play(str(self.settings.model), part))
-        end = self._deadline()
-        before_tppo = end - self.plan.seconds["tppo"]
-        supervised = self.stages.run("supervised", self._supervised, deadline=before_tppo)
+        self._score("base", lambda _: str(self.settings.model), BASE_SHARE)
+        end = self._deadline(2 if self.plan.updates else 1) - self.plan.seconds["tppo"]
+        supervised = self.stages.run("supervised", self._supervised, deadline=end)
         self._tell("supervised")
         learned = self._checkpoint(supervised)
         if learned is None:
@@ -69,30 +81,40 @@ class Adaptation:
                 "nothing was learned in the minutes: the same command with more --minutes goes on"
             )
             return
-        self.stages.run("supervised_score", lambda part: self._export_and_play(learned, part))
+        share = 0.5 if self.plan.updates else 1.0
+        self._score("supervised_score", lambda part: self._export(learned, part), share)
         if not self.plan.updates:
             self.told.append(NO_UPDATES)
         else:
-            self.stages.run("tppo", lambda part: self._tppo(learned, part), deadline=end)
+            work, end = partial(self._tppo, learned), self._deadline(1)
+            self.stages.run("tppo", work, deadline=end)
             self._tell("tppo")
             last = self._checkpoint(self.stages.path("tppo"))
             if last is not None:
-                self.stages.run("tppo_score", lambda part: self._export_and_play(last, part))
+                self._score("tppo_score", lambda part: self._export(last, part), 1.0)
+        self._tell_share()
 
     @property
     def shipped(self) -> str | None:
         """The score stage of the model that is shipped: the better one on held-out tasks."""
-        names = [name for name in ("tppo_score", "supervised_score") if name in self.stages.costs]
-        return max(names, key=lambda name: success_rate(self.played(name).held_out), default=None)
+        played = self.played()
+        names = [name for name in ("tppo_score", "supervised_score") if name in played]
+        return max(names, key=lambda name: success_rate(played[name].held_out), default=None)
 
     def make_plan(self) -> None:
         """Plan the minutes by a probe, and print the plan."""
         self.plan = self._plan()
         print(self.plan.text(), file=sys.stderr)
+        if said := coverage_of(self.stages.path("probe")):
+            print(f"of this API {said.rpartition('; ')[2]}", file=sys.stderr)
 
-    def played(self, stage: str) -> StageAnswers:
-        """Return what a stage's model answered."""
-        return StageAnswers.read(self.stages.path(stage))
+    def played(self) -> dict[str, StageAnswers]:
+        """Return what each score stage's model answered, of the tasks that all of them did."""
+        names = [name for name in SCORES if name in self.stages.costs]
+        found = {name: StageAnswers.read(self.stages.path(name)) for name in names}
+        if not found.get(SCORES[-1], StageAnswers([], [])).all:
+            found.pop(SCORES[-1], None)  # not judged, so not compared
+        return answered_by_all(found)
 
     def _plan(self) -> AdaptPlan:
         folder = self.stages.path("plan")
@@ -148,19 +170,41 @@ class Adaptation:
         shutil.rmtree(results, ignore_errors=True)  # of a run that was killed before it saved
         return run_command_in_process(words)
 
-    def _export_and_play(self, checkpoint: Path, part: Path) -> int:
+    def _export(self, checkpoint: Path, part: Path) -> str | int:
+        """Return the exported model, or an exit code."""
         model = part / "model"
-        if not model.exists():
-            words = ["export", "--checkpoint", str(checkpoint), "--output", str(model)]
-            if code := run_command_in_process(words):
-                return code
-        return self._play(str(model), part)
+        words = ["export", "--checkpoint", str(checkpoint), "--output", str(model)]
+        with uninterrupted():
+            code = 0 if model.exists() else run_command_in_process(words)
+        return code or str(model)
 
-    def _play(self, model: str, part: Path) -> int:
+    def _score(self, name: str, model_in: Callable[[Path], str | int], share: float) -> None:
+        """Score a model within a share of what the third of the minutes has left."""
+        seconds = share * max(self._scoring_left, 0.0)
+
+        def work(part: Path) -> int:
+            model, files, drawn = model_in(part), self._requests(), self.stages.folder / "drawn"
+            if isinstance(model, int):
+                return model
+            if name != SCORES[0]:
+                before = StageAnswers.read(self.stages.path(SCORES[0]))
+                files = answered_files(files, before, drawn)
+            play = run_agent(self.settings, self._agent(model))
+            seed = self.settings.seed
+            return play_tasks(files, part, drawn, play, seconds=seconds, seed=seed)
+
+        most = max(seconds, LEAST_SCORE * 60 * self.settings.minutes) * LATE
+        self.stages.run(name, work, deadline=time.monotonic() + most)
+
+    def _requests(self) -> dict[str, Path]:
+        """Return the files of tasks to score: held-out ones, and the user's own."""
+        own = {"test": self.settings.test.resolve()} if self.settings.test else {}
+        return {"held_out": self.stages.path("tasks") / HELD_OUT, **own}
+
+    def _agent(self, model: str) -> list[str]:
         words = ["--agent", f"hf:{model}", "--torch_threads", str(self.settings.torch_threads)]
         words += ["--max_episode_tokens", str(self.model.max_episode_tokens)]
-        words += ["--max_new_tokens", "128", "--prompt_style", self.model.prompt_style]
-        return play_held_out_tasks(self.settings, self.stages.path("tasks") / HELD_OUT, part, words)
+        return [*words, "--max_new_tokens", "128", "--prompt_style", self.model.prompt_style]
 
     def _checkpoint(self, stage: Path) -> Path | None:
         """Return a training stage's last checkpoint; None where the minutes left none."""
@@ -171,34 +215,44 @@ class Adaptation:
         except ValueError:
             return None
 
-    def _deadline(self) -> float:
-        """Return when training has to end, by time.monotonic."""
-        gone = self.stages.wall_seconds
-        return time.monotonic() + 60 * self.settings.minutes - gone - self.plan.after_training_s
+    @property
+    def _scoring_left(self) -> float:
+        """Seconds that scoring has left of its share."""
+        costs = self.stages.costs
+        gone = sum(costs[name].wall_seconds for name in SCORES if name in costs)
+        return SCORING_SHARE * 60 * self.settings.minutes - gone
+
+    def _deadline(self, num_scores: int) -> float:
+        """Return when training has to end, by time.monotonic, with scores to come.
+
+        A score takes what was planned, longer where the base model's did.
+        """
+        planned = self.plan.seconds
+        slowdown = max(1.0, self.stages.costs["base"].wall_seconds / max(planned["base"], 1.0))
+        score = slowdown * planned["score"] / (2 if self.plan.updates else 1)
+        after = min(num_scores * score, max(self._scoring_left, 0.0)) + LEAST_MARGIN_S
+        left = 60 * self.settings.minutes - self.stages.wall_seconds - after
+        return time.monotonic() + left
 
     def _tell(self, stage: str) -> None:
-        if self.stages.costs[stage].cut_short:
-            line = f"{CUT_SHORT}: {stage} was ended before it was through; what it had is used"
+        cost = self.stages.costs[stage]
+        if cost.cut_short:
+            why = " (killed from outside: has it too little memory?)" if cost.killed else ""
+            line = f"{CUT_SHORT}: {stage} was ended before it was through{why}; what it had is used"
             self.told.append(line)
             print(line, file=sys.stderr)
 
+    def _tell_share(self) -> None:
+        """Tell how many of the requests were scored, where not all were."""
+        total = sum(len(read_task_entries(file)) for file in self._requests().values())
+        scored = min((len(each.all) for each in self.played().values()), default=0)
+        if scored < total:
+            self.told.append(
+                f"scored: {scored} of {total} requests, drawn: a third of the minutes is for that"
+            )
+
     def _threads_and_seed(self) -> tuple[int, int]:
         return self.settings.torch_threads, self.settings.seed
-
-
-def play_held_out_tasks(
-    settings: AdaptSettings, held_out: Path, part: Path, agent: Sequence[str]
-) -> int:
-    """Play held-out tasks, and those of --test; return the exit code."""
-    files = {"held_out": held_out} | ({"test": settings.test.resolve()} if settings.test else {})
-    for name, file in files.items():
-        output = part / f"{name}.jsonl"
-        words = ["run", "--dataset_path", os.fspath(file), "--output", str(output), *agent]
-        words += ["--allow_task_tools", "--concurrency", CONCURRENCY]
-        words += ["--max_steps_per_turn", str(turn_step_limit(settings))]
-        if code := run_command_in_process([*words, "--resume"] if output.exists() else words):
-            return code
-    return 0
 
 
 def evaluate_endpoint(settings: AdaptSettings, num_tasks: int) -> Stages:
@@ -219,7 +273,9 @@ def evaluate_endpoint(settings: AdaptSettings, num_tasks: int) -> Stages:
         words = ["--agent", str(settings.evaluate)]
         if settings.base_url:
             words += ["--base_url", settings.base_url]
-        code = play_held_out_tasks(settings, stages.path("tasks") / HELD_OUT, part, words)
+        files = {"held_out": stages.path("tasks") / HELD_OUT}
+        files |= {"test": settings.test.resolve()} if settings.test else {}
+        code = play_tasks(files, part, part, run_agent(settings, words))
         return 2 if code == INTERRUPTED else code
 
     stages.run("tasks", make)

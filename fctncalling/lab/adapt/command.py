@@ -33,7 +33,7 @@ from fctncalling.lab.adapt.adaptation import Adaptation, evaluate_endpoint
 from fctncalling.lab.adapt.played import StageAnswers
 from fctncalling.lab.adapt.report import AdaptReport, summary, write_report
 from fctncalling.lab.adapt.shipped_model import write_shipped_model
-from fctncalling.lab.adapt.task_files import HELD_OUT
+from fctncalling.lab.adapt.task_files import HELD_OUT, coverage_of
 
 EVALUATED_TASKS = 200
 
@@ -106,15 +106,16 @@ def _settings(args: argparse.Namespace) -> AdaptSettings:
 def _adapt(settings: AdaptSettings) -> AdaptReport:
     adaptation = Adaptation(settings)
     adaptation.run()
-    stages = adaptation.stages
+    stages, played = adaptation.stages, adaptation.played()
     names = {"before": "base", "supervised": "supervised_score", "TPPO": "tppo_score"}
-    names = {name: stage for name, stage in names.items() if stage in stages.costs}
+    names = {name: stage for name, stage in names.items() if stage in played}
     shipped = next((name for name, stage in names.items() if stage == adaptation.shipped), None)
     order = sorted(names, key=lambda name: name == shipped)  # the shipped one last
-    told = [*adaptation.told, f"shipped: the model after {shipped}"] if shipped else adaptation.told
+    told = [*filter(None, [coverage_of(stages.path("tasks"))]), *adaptation.told]
+    told += [f"shipped: the model after {shipped}"] if shipped else []
     report = AdaptReport(
         f"{Path(str(settings.model)).name} for {settings.spec}",
-        {name: adaptation.played(names[name]) for name in order},
+        {name: played[names[name]] for name in order},
         stages.costs,
         adaptation.plan.cpu_seconds,
         told,

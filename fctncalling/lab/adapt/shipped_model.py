@@ -16,8 +16,8 @@ from fctncalling.envs.prompting.prompts import system_prompt, to_openai_tool
 from fctncalling.lab.adapt.adapt_settings import AdaptSettings
 from fctncalling.lab.adapt.base_model import BaseModel
 from fctncalling.lab.adapt.report import AdaptReport, summary
-from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.load import load_api
+from fctncalling.specification.api import OwnApi, SpecificationError
 
 CLIENT = '''"""Ask the served model; show what its calls would send, or send it (--send)."""
 import json, sys, urllib.request

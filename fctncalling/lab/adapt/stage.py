@@ -12,8 +12,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +38,16 @@ class StageCost:
     wall_seconds: float
     peak_memory_gb: float
     cut_short: bool = False
+    killed: bool = False  # with a deadline, before it: from outside, as where memory runs out
 
 
 class Stages:
     """Stages of one output folder, in order."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, begun: float | None = None) -> None:
         self.folder = folder
         self.costs: dict[str, StageCost] = {}
-        self._begun = time.monotonic()
+        self._begun = time.monotonic() if begun is None else begun
         self._earlier_s = 0.0  # of stages that a former command finished
 
     def path(self, name: str) -> Path:
@@ -56,7 +58,8 @@ class Stages:
         """Do a stage unless it is done; return its folder.
 
         At `deadline` (of time.monotonic) it is told to end with what it has, and killed GRACE_S
-        later. AdaptError where it fails, KeyboardInterrupt where the user ends it.
+        later; what a killed one had counts too. AdaptError where it fails, KeyboardInterrupt where
+        the user ends it.
         """
         final, part = self.path(name), self.folder / f".{name}.part"
         is_new = not final.is_dir()
@@ -64,6 +67,8 @@ class Stages:
             print(f"== {name}", file=sys.stderr, flush=True)
             part.mkdir(parents=True, exist_ok=True)
             cost, code = _in_process(work, part, deadline)
+            if code == KILLED and deadline is not None and not cost.cut_short:
+                cost = replace(cost, cut_short=True, killed=True)
             if code and not (cost.cut_short and code in (INTERRUPTED, KILLED)):
                 raise AdaptError(f"stage {name} ended with exit code {code}; its lines are above")
             (part / COST_FILE).write_text(json.dumps(asdict(cost)), encoding="utf-8")
@@ -137,6 +142,16 @@ def _awaited(child: int, deadline: float | None) -> tuple[int, Any, bool]:
         except KeyboardInterrupt:  # the terminal told the child too
             _, status, usage = os.wait4(child, 0)
             raise
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let a stage that is told to end go on to the end of a block."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _end_with(parent: int) -> None:

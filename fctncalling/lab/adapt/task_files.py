@@ -12,8 +12,9 @@ from typing import Any
 
 from fctncalling.data.json_stream import read_entries
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
-from fctncalling.lab.own_api.api import SpecificationError
+from fctncalling.lab.forge.own_api.own_forge import COVERAGE_PAGE, SAID
 from fctncalling.lab.own_api.load import load_api
+from fctncalling.specification.api import SpecificationError
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
 FEWEST_FORGED = 16  # an API that gives fewer is not adapted to
@@ -40,11 +41,20 @@ def make_tasks(settings: AdaptSettings, folder: Path, num_tasks: int, num_held_o
     if len(tasks) < 2:
         raise AdaptError(f"{len(tasks)} tasks: expected at least 2 to learn from")
     if held_out:
-        _write(folder / TRAIN, tasks)
-        _write(folder / HELD_OUT, held_out)
+        write_entries(folder / TRAIN, tasks)
+        write_entries(folder / HELD_OUT, held_out)
     else:
         write_split(tasks, min(num_held_out, len(tasks) // 2), folder)
     return len(tasks) + len(held_out)
+
+
+def coverage_of(folder: Path) -> str:
+    """Return the line on what the tasks that were forged in a folder say; "" where none were."""
+    for page in folder.glob(f"forged_*.jsonl{COVERAGE_PAGE}"):
+        if HELD_OUT not in page.name:
+            lines = page.read_text(encoding="utf-8").splitlines()
+            return next(line for line in lines if line.startswith(SAID))
+    return ""
 
 
 def _forged(
@@ -139,8 +149,13 @@ def write_split(tasks: Sequence[dict[str, Any]], num_held_out: int, folder: Path
         held_out |= {mark for mark, _ in sorted(each, key=lambda pair: pair[0])[:share]}
     marked = [pair for each in by_category.values() for pair in each]
     for name, wanted in ((TRAIN, False), (HELD_OUT, True)):
-        _write(folder / name, [task for mark, task in marked if (mark in held_out) is wanted])
+        write_entries(
+            folder / name, [task for mark, task in marked if (mark in held_out) is wanted]
+        )
 
 
-def _write(file: Path, tasks: Sequence[dict[str, Any]]) -> None:
+def write_entries(file: Path, tasks: Sequence[dict[str, Any]]) -> Path:
+    """Write a task file; return its path."""
+    file.parent.mkdir(exist_ok=True)
     file.write_text("".join(f"{json.dumps(task)}\n" for task in tasks), encoding="utf-8")
+    return file

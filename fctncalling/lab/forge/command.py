@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
 from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.errors import TaskError
@@ -38,14 +40,16 @@ from fctncalling.lab.forge.forge_run import (
     ForgeFiles,
     ForgeRun,
     ForgeSettings,
+    LedgerLine,
     OutputConflict,
+    write_tasks,
 )
 from fctncalling.lab.forge.multi_turn import CATEGORIES as MULTI_TURN
 from fctncalling.lab.forge.multi_turn.dials import CLASS_WEIGHTS, class_combination_weights
 from fctncalling.lab.forge.official_guard import OfficialGuard
 from fctncalling.lab.forge.own_api import add_own_arguments, run_own
 from fctncalling.lab.forge.report import write_report
-from fctncalling.lab.own_api.api import SpecificationError
+from fctncalling.specification.api import SpecificationError
 
 REFUSALS = (InputError, OutputConflict, SpecificationError, TaskError, ForgeFailure, OSError)
 
@@ -69,6 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     seed = "another seed makes other tasks; default: 1"
     add("--seed", type=int, default=1, metavar="N", help=seed)
+    jobs = "processes that draw and prove tasks; the file is the same for any N; default: 1"
+    add("--jobs", type=int, default=1, metavar="N", help=jobs)
     output = "file (or folder) to write"
     add("--output", type=Path, required=True, metavar="FILE", help=output)
     add(
@@ -102,6 +108,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.num_tasks < 1:
             raise InputError(f"--num_tasks: got {args.num_tasks}, expected at least 1")
+        if args.jobs < 1 or (args.jobs > 1 and not hasattr(os, "fork")):
+            most = "at least 1" if hasattr(os, "fork") else "1, as nothing forks here"
+            raise InputError(f"--jobs: got {args.jobs}, expected {most}")
         if args.held_out < 0:
             raise InputError(f"--held_out: got {args.held_out}, expected at least 0")
         if not args.output.name:
@@ -124,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
             tuple(sorted(args.apis)),
         )
         files = ForgeFiles(args.output, settings.record())
-        text = _forge(files, settings, guard)
+        text = _forge(files, settings, guard, args.jobs)
         report: dict[str, object] = {"output": str(args.output), **files.summary()}
         if args.report:
             page = args.output.with_name(f"{args.output.name}.report.html")
@@ -177,17 +186,16 @@ def _require_multi_turn(args: argparse.Namespace) -> None:
         )
 
 
-def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> str:
+def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard, jobs: int) -> str:
     """Make the tasks, unless they are there, and return a line on them."""
-    if files.is_finished():
-        return f"{files.output}: is there already, forged with the same flags"
-    with files:
+
+    def tasks() -> Iterator[tuple[dict[str, Any], LedgerLine]]:
         if not guard.files:
             print(NO_OFFICIAL_FILES, file=sys.stderr)
-        made = ForgeRun(settings, guard).tasks()
-        for entry, line in with_progress_bar(made, "forging", "task", settings.num_tasks):
-            files.write(entry, line)
-        files.finish()
+        yield from ForgeRun(settings, guard).tasks(jobs)
+
+    if not write_tasks(files, tasks(), settings.num_tasks):
+        return f"{files.output}: is there already, forged with the same flags"
     thrown = ", ".join(f"{count} that {why}" for why, count in sorted(files.thrown_away.items()))
     return f"{files.num_tasks} tasks in {files.output}; thrown away: {thrown or 'none'}"
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
+import signal
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
 
+from fctncalling.cli.shared.jsonl_records import with_progress_bar
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.categories import WITHOUT_ANSWER, category_of_id
 from fctncalling.lab.forge import multi_turn, single_turn
@@ -113,6 +117,7 @@ def apportion_tasks(num_tasks: int, weights: Mapping[str, float]) -> dict[str, i
     return counts
 
 
+AT_ONCE = 64  # tasks that a process of several may be ahead
 REPEATED = "has the user texts of another task of the file"
 
 
@@ -146,19 +151,30 @@ class BaseForgeRun(ABC):
         self._seed = seed
         self._seen = set[int]()
 
-    def tasks(self) -> Iterator[tuple[dict[str, Any], LedgerLine]]:
-        """Yield (entry, ledger line) of each task.
+    def tasks(self, jobs: int = 1) -> Iterator[tuple[dict[str, Any], LedgerLine]]:
+        """Yield (entry, ledger line) of each task, the same for any number of processes.
 
         Raises ForgeFailure where a category runs dry.
         """
-        for category, count in self._counts.items():
-            for index in range(count):
-                yield self._task(category, index)
+        places = ((name, index) for name, count in self._counts.items() for index in range(count))
+        if jobs == 1:
+            for category, index in places:
+                yield self._task(category, index, self.draw(category, index, 0))
+            return
+        fork = multiprocessing.get_context("fork")
+        with fork.Pool(jobs, _begin_drawing, (self,)) as pool:
+            while some := list(islice(places, AT_ONCE * jobs)):
+                drawn = pool.imap(_first_draw, some, chunksize=AT_ONCE // 8)
+                for (category, index), first in zip(some, drawn, strict=True):
+                    yield self._task(category, index, first)
 
-    def _task(self, category: str, index: int) -> tuple[dict[str, Any], LedgerLine]:
+    def _task(
+        self, category: str, index: int, first: ForgedEntry
+    ) -> tuple[dict[str, Any], LedgerLine]:
         thrown: Counter[str] = Counter()
         for attempt in range(self.max_attempts):
-            made = self._made(category, index, attempt)
+            drawn = self.draw(category, index, attempt) if attempt else first
+            made = self._reworded(drawn)
             thrown.update(made.thrown_away)
             texts = digest("\n".join(made.user_texts))
             fault = REPEATED if texts in self._seen else self._fault(made)
@@ -174,8 +190,12 @@ class BaseForgeRun(ABC):
         raise ForgeFailure(self._run_dry(category, index))
 
     @abstractmethod
-    def _made(self, category: str, index: int, attempt: int) -> ForgedEntry:
-        """Return a task; raises ForgeFailure where there is none."""
+    def draw(self, category: str, index: int, attempt: int) -> ForgedEntry:
+        """Return a proven task, by nothing but seed and arguments; ForgeFailure for none."""
+
+    def _reworded(self, drawn: ForgedEntry) -> ForgedEntry:
+        """Return a drawn task as the file has it."""
+        return drawn
 
     def _fault(self, made: ForgedEntry) -> str | None:
         """Return why a task is thrown away, if it is."""
@@ -184,6 +204,18 @@ class BaseForgeRun(ABC):
     @abstractmethod
     def _run_dry(self, category: str, index: int) -> str:
         """Return the message of a category that gives no further task."""
+
+
+_drawing: list[BaseForgeRun] = []  # of a process that draws
+
+
+def _begin_drawing(run: BaseForgeRun) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    _drawing[:] = [run]
+
+
+def _first_draw(place: tuple[str, int]) -> ForgedEntry:
+    return _drawing[0].draw(*place, 0)
 
 
 class ForgeRun(BaseForgeRun):
@@ -195,7 +227,7 @@ class ForgeRun(BaseForgeRun):
         self._apis = settings.apis
         self._guard = guard
 
-    def _made(self, category: str, index: int, attempt: int) -> ForgedEntry:
+    def draw(self, category: str, index: int, attempt: int) -> ForgedEntry:
         options = {"dials": DIALS.get(self._dials), "apis": self._apis}
         chosen = options if category in multi_turn.CATEGORIES else {}
         return FORGED_CATEGORIES[category].make(category, self._seed, index, attempt, **chosen)
@@ -354,6 +386,19 @@ class ForgeFiles:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._files[path] = path.open("a", encoding="utf-8")
         self._files[path].write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def write_tasks(
+    files: ForgeFiles, tasks: Iterable[tuple[dict[str, Any], LedgerLine]], number: int
+) -> bool:
+    """Write tasks with their ledger; return False where they are there already."""
+    if files.is_finished():
+        return False
+    with files:
+        for entry, line in with_progress_bar(tasks, "forging", "task", number):
+            files.write(entry, line)
+        files.finish()
+    return True
 
 
 def _has_locked(file: IO[str]) -> bool:

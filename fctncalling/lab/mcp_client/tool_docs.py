@@ -1,28 +1,26 @@
 """Function docs of a server's tools: names a model can call, schemas as BFCL writes them.
 
 What a server says is untrusted: names become identifiers, marks in descriptions are broken, long
-ones cut, schemas reduced to what a prompt shows, references resolved to a bounded depth.
+ones cut, schemas read as those of any specification.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc
 from fctncalling.data.unsafe_text import TAGS, encodable_text, neutralise_marks, truncate_text
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.specification.api import SpecificationError, parameter_doc
+from fctncalling.specification.document import ReferenceResolver
+from fctncalling.specification.schema import SchemaReader
 
 MAX_TOOLS = 512
-MAX_DESCRIPTION, MAX_NAME, MAX_ENUM, MAX_DEPTH = 4_000, 64, 100, 6
-_TYPES = {
-    **{name: name for name in ("string", "integer", "boolean", "array")},
-    "object": "dict",
-    "number": "float",
-}
-_NUMBERS = ("minimum", "maximum", "minItems", "maxItems", "minLength")
+MAX_DESCRIPTION, MAX_NAME, MAX_ENUM = 4_000, 64, 100
 
 
 @dataclass(frozen=True)
@@ -67,19 +65,17 @@ def mcp_functions(tools: Sequence[ListedTool], prefix: str, place: str) -> list[
 
 def _function(tool: ListedTool, prefix: str) -> McpFunction:
     schema = tool.input_schema
-    definitions = {
-        f"#/{key}/{name}": inner
-        for key in ("$defs", "definitions")
-        if isinstance(schema.get(key), Mapping)
-        for name, inner in schema[key].items()
-    }
+    reader = SchemaReader(ReferenceResolver(schema, tool.name), tool.name, first_type=False)
     given = schema.get("properties")
     properties: dict[str, Any] = {}
     names: dict[str, str] = {}
     for parameter, inner in given.items() if isinstance(given, Mapping) else ():
         name = _free_name(_identifier(str(parameter)), names)
         names[name] = str(parameter)
-        properties[name] = _parameter(inner, definitions, MAX_DEPTH)
+        tree: dict[str, Any] = {}
+        with suppress(SpecificationError):
+            tree = reader.read(inner, name) if isinstance(inner, Mapping) else {}
+        properties[name] = _without_marks(parameter_doc(tree))
     listed = schema.get("required")
     needed = listed if isinstance(listed, list) else []
     required = [name for name, parameter in names.items() if parameter in needed]
@@ -107,53 +103,20 @@ def _text(value: Any) -> str:
     )
 
 
-def _parameter(schema: Any, definitions: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    """Return a JSON Schema as a BFCL parameter; {"type": "any"} for what has no single type."""
-    if not isinstance(schema, Mapping) or depth == 0:
-        return {"type": "any", "description": ""}
-    description = _text(schema.get("description"))
-    inner = _single(schema, definitions)
-    if inner is not schema:
-        found = _parameter(inner, definitions, depth - 1)
-        return {**found, "description": description or found["description"]}
-    kind = schema.get("type")
-    if isinstance(kind, list):  # ["string", "null"]
-        kinds = [each for each in kind if each != "null"]
-        kind = kinds[0] if len(kinds) == 1 else None
-    result: dict[str, Any] = {
-        "type": _TYPES.get(kind, "any") if isinstance(kind, str) else "any",
-        "description": description,
-    }
-    result |= {key: schema[key] for key in _NUMBERS if isinstance(schema.get(key), int | float)}
-    choices = schema.get("enum")
-    if isinstance(choices, list) and len(choices) <= MAX_ENUM and all(map(_is_short, choices)):
-        result["enum"] = list(choices)
-    if _is_short(schema.get("default", [])):
-        result["default"] = schema["default"]
-    if isinstance(properties := schema.get("properties"), Mapping):
-        result["properties"] = {
-            str(name): _parameter(each, definitions, depth - 1)
-            for name, each in properties.items()
-            if _is_short(name)
-        }
-    if kind == "array":
-        result["items"] = _parameter(schema.get("items"), definitions, depth - 1)
+def _without_marks(doc: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a parameter whose texts can stand in a prompt, nested ones included."""
+    result = {key: doc[key] for key in ("type", "minimum", "maximum") if key in doc}
+    result["description"] = _text(doc.get("description"))
+    choices = doc.get("enum", [])
+    if 0 < len(choices) <= MAX_ENUM and all(map(_is_short, choices)):
+        result["enum"] = choices
+    result |= {key: doc[key] for key in ("default", "format") if _is_short(doc.get(key, []))}
+    if "properties" in doc:
+        inner = {name: each for name, each in doc["properties"].items() if _is_short(name)}
+        result["properties"] = {name: _without_marks(each) for name, each in inner.items()}
+    if "items" in doc:
+        result["items"] = _without_marks(doc["items"])
     return result
-
-
-def _single(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Any:
-    """Return what a schema stands for: a reference's definition, or the one choice besides null."""
-    if isinstance(reference := schema.get("$ref"), str):
-        return definitions.get(reference, {})
-    for key in ("anyOf", "oneOf", "allOf"):
-        if isinstance(choices := schema.get(key), list):
-            others = [each for each in choices if not _is_null(each)]
-            return others[0] if len(others) == 1 else {}
-    return schema
-
-
-def _is_null(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and schema.get("type") == "null"
 
 
 def _is_short(value: Any) -> bool:

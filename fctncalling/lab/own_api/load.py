@@ -14,10 +14,10 @@ from fctncalling.envs.named_tools import add_working_folder_to_path, import_obje
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.tool_server import is_mcp_address
 from fctncalling.lab.mcp_client import McpServer
-from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError
-from fctncalling.lab.own_api.document import SUFFIXES, read_document
 from fctncalling.lab.own_api.openapi import api_of_openapi_document
-from fctncalling.lab.own_api.tool_list import add_tool, api_of_tool_list, tools_of_document
+from fctncalling.specification.api import CollectedFunctions, OwnApi, SpecificationError
+from fctncalling.specification.document import SUFFIXES, read_document
+from fctncalling.specification.tool_list import add_tool, api_of_tool_list, tools_of_document
 
 EXPECTED = (
     "expected module:Class, FILE.yaml or FILE.json (OpenAPI 3, or a list of tool "

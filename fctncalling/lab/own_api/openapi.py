@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError, shown
-from fctncalling.lab.own_api.document import ReferenceResolver
 from fctncalling.lab.own_api.origin import OperationOrigins, parameter_origin
-from fctncalling.lab.own_api.schema import MAX_EXAMPLES, SchemaReader, as_list, text_list, text_of
+from fctncalling.specification.api import CollectedFunctions, OwnApi, SpecificationError, shown
+from fctncalling.specification.document import ReferenceResolver
+from fctncalling.specification.schema import MAX_EXAMPLES, SchemaReader, as_list, text_list, text_of
 
 METHODS = ("get", "put", "post", "delete", "patch", "query")
 LEFT_OUT = ("head", "options", "trace")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.lab.own_api.document import ReferenceResolver
-from fctncalling.lab.own_api.schema import as_list, text_list, text_of
+from fctncalling.specification.document import ReferenceResolver
+from fctncalling.specification.schema import as_list, text_list, text_of
 
 _WORD_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 

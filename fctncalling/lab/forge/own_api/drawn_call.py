@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
 from fctncalling.lab.own_api.words.clauses import CHANGES, ordered_parameter_pairs
@@ -27,6 +26,7 @@ from fctncalling.lab.own_api.words.frames import (
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.vocabulary import singular, spaced_words
+from fctncalling.specification.api import OwnApi
 
 
 @dataclass(frozen=True)
@@ -175,17 +175,24 @@ def _mentioned(words: FunctionWords, rng: Random) -> list[str]:
     """Return the parameters that a request mentions."""
     needed = [name for name, kind in words.kinds.items() if kind.required]
     optional = [n for n, kind in words.kinds.items() if not kind.required and kind.can_be_asked]
-    chosen = [
-        name
-        for name in optional
-        if rng.random() < (_FLAG_SHARE if words.kinds[name].kind == "boolean" else _OPTIONAL_SHARE)
-    ]
+    chosen = [name for name in optional if rng.random() < _share(words.kinds[name])]
     chosen = rng.sample(chosen, min(len(chosen), _MOST_OPTIONAL))
     changes = words.verb in CHANGES and len(needed) < 2
     bare = not needed and rng.random() >= _BARE_SHARE
     if (changes or bare) and optional and not chosen:
         chosen = [rng.choice(optional)]
     return [name for name in words.kinds if name in needed or name in chosen]
+
+
+def _share(kind: ArgumentKind) -> float:
+    return _FLAG_SHARE if kind.kind == "boolean" else _OPTIONAL_SHARE
+
+
+def optional_shares(words: FunctionWords) -> dict[str, float]:
+    """Return of each optional parameter the share of calls that are to say it, about."""
+    optional = {n: _share(k) for n, k in words.kinds.items() if not k.required and k.can_be_asked}
+    most = min(1.0, _MOST_OPTIONAL / max(1.0, sum(optional.values())))
+    return {name: most * share for name, share in optional.items()}
 
 
 def _value(api: AskableApi, kind: ArgumentKind, rng: Random) -> Any:

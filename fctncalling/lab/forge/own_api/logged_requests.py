@@ -12,10 +12,9 @@ from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.conversations import ConversationLog, Unreadable, exchanges
-from fctncalling.conversations.conversation import Exchange
-from fctncalling.conversations.logged_tasks import MAX_CALLS, question
+from fctncalling.conversations.conversation import Exchange, offered_call
+from fctncalling.conversations.logged_tasks import offered_calls, question
 from fctncalling.data.types import Call
-from fctncalling.data.unsafe_text import encodable_value
 from fctncalling.lab.forge.own_api.drawn_call import (
     AskableApi,
     DrawnCall,
@@ -23,7 +22,6 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     accepted_arguments,
 )
 from fctncalling.lab.forge.own_api.own_entries import draft_entry, draft_fault
-from fctncalling.lab.own_api.api import shown
 
 MAX_REQUEST = 20_000  # characters
 
@@ -39,7 +37,7 @@ class LoggedRequests:
             raise InputError(f"--from_logs {path}: is no file but a folder, a device or a pipe")
         path.open("rb").close()
         self._api = api
-        self._log = ConversationLog(path, api.api.functions)
+        self._log = ConversationLog(path, api.api)
         self._seen: set[int] = set()
         self.count = 0
         self.num_results = 0  # of those counted that follow results rather than a user's words
@@ -68,15 +66,12 @@ class LoggedRequests:
         return self._log.left_out()
 
     def _task(self, exchange: Exchange) -> dict[str, Any]:
-        messages = question(
-            [each for each in exchange.history if each["role"] != "system"], self._own_call
-        )
-        text, calls = messages[-1]["content"], exchange.calls
+        history = [each for each in exchange.history if each["role"] != "system"]
+        messages = question(history, lambda call: offered_call(self._api.api, call))
+        text, calls = messages[-1]["content"], offered_calls(self._api.api, exchange.calls)
         if len(text) > MAX_REQUEST:
             raise Unreadable(f"a request of more than {MAX_REQUEST:,} characters")
-        if len(calls) > MAX_CALLS:
-            raise Unreadable(f"more than {MAX_CALLS} calls")
-        draft = RequestDraft(text, [self._drawn(self._own_call(each)) for each in calls])
+        draft = RequestDraft(text, [self._drawn(each) for each in calls])
         key = hash(json.dumps(messages, sort_keys=True))
         if key in self._seen:
             raise Unreadable("is there twice")
@@ -87,18 +82,6 @@ class LoggedRequests:
             raise Unreadable(fault)
         self._seen.add(key)
         return entry
-
-    def _own_call(self, call: Call) -> Call:
-        """Return a call by the names that the API has here, in place of its own."""
-        name, given = self._api.api.own_call(call.name, call.arguments)
-        words = self._api.words.get(name)
-        if words is None:
-            raise Unreadable(f"calls {shown(call.name, 60)}, which the API does not have")
-        if foreign := [each for each in given if each not in words.kinds]:
-            raise Unreadable(f"gives {name} {shown(foreign[0])}, which it does not take")
-        if len(given) < len(call.arguments):
-            raise Unreadable(f"gives {name} an argument twice, by two names")
-        return Call(name, encodable_value(given))
 
     def _drawn(self, call: Call) -> DrawnCall:
         truth = accepted_arguments(self._api.words[call.name], call.arguments)

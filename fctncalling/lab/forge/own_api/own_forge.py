@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import html
 import json
+import math
 import re
 import sys
 from collections import Counter
@@ -14,52 +15,119 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar, write_records
-from fctncalling.lab.forge.forge_run import BaseForgeRun, ForgeFailure, ForgeFiles, apportion_tasks
+from fctncalling.cli.shared.jsonl_records import InputError, write_records
+from fctncalling.lab.forge.forge_run import (
+    BaseForgeRun,
+    ForgeFailure,
+    ForgeFiles,
+    apportion_tasks,
+    write_tasks,
+)
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn
-from fctncalling.lab.forge.own_api.drawn_call import AskableApi, askable_api
+from fctncalling.lab.forge.own_api.drawn_call import AskableApi, askable_api, optional_shares
 from fctncalling.lab.forge.own_api.logged_requests import LoggedRequests
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
 from fctncalling.lab.forge.own_api.own_single_turn import can_be_missing
 from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
-from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.kinds.find import guessed_kind_notes
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.frames import read_phrases, write_phrases
+from fctncalling.specification.api import OwnApi
 
 
-def coverage_page(api: AskableApi, ledger: Path) -> str:
-    """Return a page in Markdown: a line a function and a parameter, with why one is not asked."""
-    calls: Counter[str] = Counter()
-    said: Counter[tuple[str, str]] = Counter()
-    left_open: Counter[tuple[str, str]] = Counter()
-    for line in _lines(ledger):
-        told = line["provenance"]
-        for function, names in zip(told["functions"], told["said"], strict=True):
-            calls[function] += 1
-            said.update((function, name) for name in names if name != told.get("missing"))
-            if "missing" in told:
-                left_open[function, told["missing"]] += 1
-    rows = [
-        "| function | parameter | kind | evidence | calls | said | left open | why not |",
-        "|---|---|---|---|---:|---:|---:|---|",
-    ]
-    for name, words in api.words.items():
-        why = api.unasked.get(name, "" if calls[name] else "no task of this file draws it")
-        rows.append(f"| {name} | | | | {calls[name]} | | | {_escaped(why)} |")
-        for parameter, kind in words.kinds.items():
-            key = (name, parameter)
-            told_kind = f"{kind.kind} {kind.topic}".strip()
-            evidence = f"{kind.evidence}{' (guessed)' if kind.guessed else ''}"
-            rows.append(
-                f"| | {parameter} | {told_kind} | {evidence} | | {said[key]} | {left_open[key]} | "
-                f"{api.left_out.get(key, '')} |"
-            )
-    head = f"# {_escaped(api.api.name)}: what {sum(calls.values())} calls ask for\n"
-    notes = _notes(api)
-    tail = ["", "## Notes", "", *(f"- {_escaped(note)}" for note in notes)] if notes else []
-    return "\n".join([head, *rows, *tail, ""])
+class Coverage:
+    """Coverage of an API by the tasks of a file, as its ledger tells."""
+
+    def __init__(self, api: AskableApi, ledger: Path) -> None:
+        self._api = api
+        self._calls: Counter[str] = Counter()
+        self._said: Counter[tuple[str, str]] = Counter()
+        self._left_open: Counter[tuple[str, str]] = Counter()
+        categories: Counter[str] = Counter()
+        lines = _lines(ledger)
+        for line in lines:
+            told = line["provenance"]
+            categories[line["id"].rpartition("_")[0]] += bool(told["functions"])
+            for function, names in zip(told["functions"], told["said"], strict=True):
+                self._calls[function] += 1
+                self._said.update((function, name) for name in names if name != told.get("missing"))
+                if "missing" in told:
+                    self._left_open[function, told["missing"]] += 1
+        self._tasks = len(lines)
+        self._turns = max(categories.values(), default=0)  # of functions, each a call
+
+    def record(self) -> dict[str, Any]:
+        """Return (said, to be said) of functions and parameters, and what would say the rest."""
+        words, names = self._api.words, self._api.names
+        askable = [(f, p) for f in names for p, k in words[f].kinds.items() if k.can_be_asked]
+        said = [key for key in askable if self._said[key]]
+        kinds = [{words[f].kinds[p].kind for f, p in keys} for keys in (askable, said)]
+        return {
+            "functions": (sum(self._calls[name] > 0 for name in names), len(names)),
+            "parameters": (len(said), len(askable)),
+            "kinds_never_drawn": sorted(kinds[0] - kinds[1]),
+            "tasks_that_cover": self._tasks_that_cover(askable),
+        }
+
+    def _tasks_that_cover(self, askable: Sequence[tuple[str, str]]) -> int:
+        """Return how many tasks say everything with a probability of 95 %, about.
+
+        How often a call says a parameter is what the file has, and what is to be, as of two calls.
+        """
+        names = self._api.names
+        shares = {name: optional_shares(self._api.words[name]) for name in names}
+        silent = [
+            1 - (self._said[f, p] + 2 * shares[f].get(p, 1.0)) / (self._calls[f] + 2)
+            for f, p in askable
+        ]
+        calls = 1
+        while sum(each**calls for each in silent) > COVERED and calls < MOST_CALLS:
+            calls += max(1, calls // 20)
+        turns = max(1 / max(1, self._turns), calls / max(1, self._calls.total()))
+        return math.ceil(self._tasks * len(names) * turns)
+
+    def page(self) -> str:
+        """Return a page in Markdown: a line a function and a parameter, with why it is not said."""
+        api = self._api
+        rows = [
+            "| function | parameter | kind | evidence | calls | said | left open | why not |",
+            "|---|---|---|---|---:|---:|---:|---|",
+        ]
+        for name, words in api.words.items():
+            calls = self._calls[name]
+            why = api.unasked.get(name, "" if calls else "no task of this file draws it")
+            rows.append(f"| {name} | | | | {calls} | | | {_escaped(why)} |")
+            for parameter, kind in words.kinds.items():
+                key = (name, parameter)
+                told_kind = f"{kind.kind} {kind.topic}".strip()
+                evidence = f"{kind.evidence}{' (guessed)' if kind.guessed else ''}"
+                rows.append(
+                    f"| | {parameter} | {told_kind} | {evidence} | | {self._said[key]} | "
+                    f"{self._left_open[key]} | {api.left_out.get(key, '')} |"
+                )
+        head = f"# {_escaped(api.api.name)}: what {self._calls.total()} calls ask for\n"
+        notes = _notes(api)
+        tail = ["", "## Notes", "", *(f"- {_escaped(note)}" for note in notes)] if notes else []
+        return "\n".join([head, f"{coverage_line(self.record())}\n", *rows, *tail, ""])
+
+
+COVERED = 0.05  # of what may stay unsaid
+MOST_CALLS = 1_000_000
+
+
+def coverage_line(covered: Mapping[str, Any]) -> str:
+    """Return a record of coverage as one line."""
+    told = [f"{covered[kind][0]} of {covered[kind][1]} {kind}" for kind in COUNTED]
+    never = ", ".join(covered["kinds_never_drawn"])
+    return (
+        f"{SAID}{' and '.join(told)}; {f'never drawn: {never}; ' if never else ''}"
+        f"about {covered['tasks_that_cover']:,} tasks say all"
+    )
+
+
+COUNTED = ("functions", "parameters")
+SAID, COVERAGE_PAGE = "said: ", ".coverage.md"  # how the line begins; what the page's name ends in
 
 
 def _escaped(text: str) -> str:
@@ -91,14 +159,16 @@ class OwnForgeRun(BaseForgeRun):
         self._source = settings.api.source
         self._paraphraser = paraphraser
 
-    def _made(self, category: str, index: int, attempt: int) -> ForgedEntry:
+    def draw(self, category: str, index: int, attempt: int) -> ForgedEntry:
         try:
-            made = own_entry(self._api, category, self._seed, index, attempt)
+            return own_entry(self._api, category, self._seed, index, attempt)
         except NoTaskDrawn as fault:
             raise ForgeFailure(f"{self._source}: {fault}") from None
+
+    def _reworded(self, drawn: ForgedEntry) -> ForgedEntry:
         if self._paraphraser is None:
-            return made
-        return made._replace(entry=self._paraphraser.reworded(made.entry))
+            return drawn
+        return drawn._replace(entry=self._paraphraser.reworded(drawn.entry))
 
     def _run_dry(self, category: str, index: int) -> str:
         return (
@@ -229,20 +299,23 @@ def _made(
     files = ForgeFiles(output, settings.record())
     log = args.output.with_name(f"{args.output.name}.paraphrases.jsonl")
     paraphraser = args.paraphrase and Paraphraser(args.paraphrase, args.paraphrase_model, log)
-    _write(files, settings, OwnForgeRun(settings, askable, paraphraser or None))
+    run = OwnForgeRun(settings, askable, paraphraser or None)
+    write_tasks(files, run.tasks(args.jobs), num_tasks)
     if paraphraser:
         paraphraser.close()
         told = ", ".join(f"{count} {why}" for why, count in paraphraser.counts.most_common())
         print(f"paraphrases: {told}; log: {log}", file=sys.stderr)
-    page = output.with_name(f"{output.name}.coverage.md")
-    page.write_text(coverage_page(askable, files.ledger), encoding="utf-8")
+    page = output.with_name(f"{output.name}{COVERAGE_PAGE}")
+    coverage = Coverage(askable, files.ledger)
+    page.write_text(coverage.page(), encoding="utf-8")
     totals = files.summary()["totals"]
     runs_class = api.tool_class is not None and "multi_turn_base" in settings.categories
     runs = f"fctncalling train --dataset_path {output} --allow_task_tools"
     more: dict[str, object] = {"api": api.summary(), "left_out": dict(api.left_out)}
     if runs_class:
         more["next"] = f"{runs} (tasks of several turns run {api.tool_class})"
-    return {"output": str(output), "coverage": str(page), **totals, **more}
+    covered = {"coverage": str(page), "covered": coverage.record()}
+    return {"output": str(output), **covered, **totals, **more}
 
 
 def _write_logged(requests: LoggedRequests, logs: Path, output: Path) -> None:
@@ -255,15 +328,6 @@ def _write_logged(requests: LoggedRequests, logs: Path, output: Path) -> None:
     steps = f" ({requests.num_results} of them follow results)" if requests.num_results else ""
     told = f"{requests.count} requests of {logs}{steps} in {path}, for you to confirm"
     print(f"{told}; {left_out}", file=sys.stderr)
-
-
-def _write(files: ForgeFiles, settings: OwnForgeSettings, run: OwnForgeRun) -> None:
-    if files.is_finished():
-        return
-    with files:
-        for entry, line in with_progress_bar(run.tasks(), "forging", "task", settings.num_tasks):
-            files.write(entry, line)
-        files.finish()
 
 
 def categories_to_make(named: Sequence[str] | None, api: AskableApi, seed: int) -> tuple[str, ...]:
@@ -312,10 +376,12 @@ def _told(api: AskableApi) -> list[str]:
 
 def _line(report: Mapping[str, object]) -> str:
     thrown = report["thrown_away"]
+    covered = report["covered"]
     assert isinstance(thrown, dict)
+    assert isinstance(covered, dict)
     told = ", ".join(f"{count} {why}" for why, count in sorted(thrown.items())) or "none"
     return (
         f"{report['tasks']} tasks in {report['output']}; coverage: {report['coverage']}; "
-        f"drafts thrown away: {told}\n{report['api']}"
+        f"drafts thrown away: {told}\n{coverage_line(covered)}\n{report['api']}"
         + (f"\nnext: {report['next']}" if "next" in report else "")
     )

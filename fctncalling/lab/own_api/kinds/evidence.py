@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fctncalling.lab.own_api.api import MAX_DESCRIPTION, TYPES
 from fctncalling.lab.own_api.kinds.argument_kind import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.clues import (
     DescriptionClues,
@@ -20,6 +19,7 @@ from fctncalling.lab.own_api.kinds.clues import (
     name_words,
 )
 from fctncalling.lab.own_api.kinds.pattern_text import is_python_regex
+from fctncalling.specification.api import MAX_DESCRIPTION, TYPES
 
 _UNASKABLE = {"binary", "byte", "password"}
 _FORMS = {"date": "%Y-%m-%d", "time": "%H:%M", "datetime": "%Y-%m-%dT%H:%M:%S"}

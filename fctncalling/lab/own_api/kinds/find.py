@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind, KindTable
 from fctncalling.lab.own_api.kinds.clues import name_words
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
 from fctncalling.lab.own_api.kinds.pattern_text import matches_pattern
+from fctncalling.specification.api import OwnApi, SpecificationError
 
 
 def argument_kinds(api: OwnApi, overrides: Path | None = None) -> KindTable:

@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.doc_sentence import (
     EXPLAINED,
@@ -27,6 +26,7 @@ from fctncalling.lab.own_api.words.doc_sentence import (
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
+from fctncalling.specification.api import OwnApi, SpecificationError
 
 MOODS = ("do", "want", "say", "ask")
 IN_NAME = 4.0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fctncalling.lab.own_api.api import SpecificationError
+from fctncalling.specification.api import SpecificationError
 
 MAX_VALUES = 600_000  # twice what the largest public documents hold
 MAX_NESTING = 200

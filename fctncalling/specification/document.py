@@ -18,8 +18,8 @@ from referencing import Registry, Resource, Specification
 from referencing.exceptions import PointerToNowhere, Unresolvable
 
 from fctncalling.data.unsafe_text import encodable_value
-from fctncalling.lab.own_api.api import SpecificationError
-from fctncalling.lab.own_api.yaml_document import ValueBudget, read_yaml
+from fctncalling.specification.api import SpecificationError
+from fctncalling.specification.yaml_document import ValueBudget, read_yaml
 
 MAX_BYTES = 16_000_000
 MAX_DIGITS = 100

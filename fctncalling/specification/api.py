@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc
@@ -93,9 +94,14 @@ class OwnApi:
             for key, value in arguments.items()
         }
 
+    @cached_property
+    def by_name(self) -> Mapping[str, FunctionDoc]:
+        """The functions by their names here."""
+        return {each.name: each for each in self.functions}
+
     def function(self, name: str) -> FunctionDoc:
         """Return the function of a name; KeyError where there is none."""
-        return {each.name: each for each in self.functions}[name]
+        return self.by_name[name]
 
 
 MAX_NAME = 64
@@ -258,6 +264,7 @@ class CollectedFunctions:
     """Functions of one specification."""
 
     spec: str
+    first_type: bool = True  # of a value of several types; see `SchemaReader`
     functions: dict[str, FunctionDoc] = field(default_factory=dict)
     notes: SpecificationNotes = field(default_factory=SpecificationNotes)
     schemas: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -321,8 +328,8 @@ class CollectedFunctions:
                 self.notes.add(f"{where}: parameter {shown(old, 60)} is called {new}")
         return kept
 
-    def api(self, name: str, **more: Any) -> OwnApi:
-        """Return the API; SpecificationError where it has no function."""
+    def api(self, name: str, *, may_be_empty: bool = False, **more: Any) -> OwnApi:
+        """Return the API; SpecificationError where it has no function and is to have one."""
         api = OwnApi(
             one_line(name, MAX_NAME),
             tuple(self.functions.values()),
@@ -333,7 +340,7 @@ class CollectedFunctions:
             origins=self.origins,
             **more,
         )
-        if not self.functions:
+        if not self.functions and not may_be_empty:
             told = f" ({api.summary()})" if api.left_out else ""
             raise SpecificationError(f"{self.spec}: describes no function{told}")
         return api

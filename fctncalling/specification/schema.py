@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from fctncalling.lab.own_api.api import (
+from fctncalling.specification.api import (
     MAX_DESCRIPTION,
     SpecificationError,
     SpecificationNotes,
     shown,
 )
-from fctncalling.lab.own_api.document import ReferenceResolver
-from fctncalling.lab.own_api.type_text import JSON_TYPES, schema_of_type
+from fctncalling.specification.document import ReferenceResolver
+from fctncalling.specification.type_text import JSON_TYPES, schema_of_type
 
 MAX_DEPTH = 8
 MAX_KEYS = 1_000  # of one object
@@ -43,6 +43,7 @@ class SchemaReader:
     references: ReferenceResolver
     place: str
     notes: SpecificationNotes = field(default_factory=SpecificationNotes)
+    first_type: bool = True  # of several types the first is asked for; else any value is taken
     _nodes: int = 0
     _nodes_of_all: int = 0
 
@@ -142,6 +143,7 @@ class SchemaReader:
             self.notes.add(
                 f"{where}: may be of several types: {chosen.get('type', 'the first')} is asked for"
             )
+            chosen = chosen if self.first_type else {}
         return _joined(chosen, result)
 
     def _merged(
@@ -238,7 +240,7 @@ class SchemaReader:
             kinds = [each for each in kind if each != "null"]
             if len(kinds) > 1:
                 self.notes.add(f"{where}: may be of several types: {shown(kinds[0])} is asked for")
-            kind = kinds[0] if kinds else None
+            kind = kinds[0] if len(kinds) == 1 or (kinds and self.first_type) else None
         meant = schema_of_type(kind) if isinstance(kind, str) else None
         return (meant or {}).get("type") or _type_of_rest(schema)
 

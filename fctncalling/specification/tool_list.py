@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError, shown
-from fctncalling.lab.own_api.document import ReferenceResolver
-from fctncalling.lab.own_api.schema import SchemaReader, text_list, text_of
-from fctncalling.lab.own_api.type_text import is_optional_type
+from fctncalling.data.unsafe_text import encodable_value
+from fctncalling.specification.api import CollectedFunctions, OwnApi, SpecificationError, shown
+from fctncalling.specification.document import ReferenceResolver
+from fctncalling.specification.schema import SchemaReader, text_list, text_of
+from fctncalling.specification.type_text import is_optional_type
 
 _LISTS = ("tools", "functions", "functionDeclarations", "function_declarations")
 _AROUND_LISTS = ("toolConfig", "result")  # Bedrock's request, MCP's answer
@@ -51,24 +54,59 @@ def api_of_tool_list(tools: Sequence[Any], spec: str, name: str) -> OwnApi:
     """Return the API of a list of tool schemas; SpecificationError where one is none."""
     collected = CollectedFunctions(spec)
     for where, given in _tools(tools, "tool"):
-        around = next((each for each in _AROUND_TOOL if _is_object(given, each)), "")
-        tool = given[around] if around else given
-        if not isinstance(tool, Mapping):
-            raise SpecificationError(f"{spec}: {where}: {EXPECTED_TOOLS}, found {shown(tool, 60)}")
-        schema: Any = next((tool[key] for key in _SCHEMAS if key in tool), None)
-        kind = text_of(tool.get("type"))
-        if not around and schema is None and kind not in ("", "function"):
-            collected.notes.leave_out("tools that a provider runs or reads itself", where)
-            continue
-        if not isinstance(tool.get("name"), str):
-            raise SpecificationError(f"{spec}: {where}: {EXPECTED_TOOLS}, found {shown(tool, 60)}")
-        where = f"{where} ({tool['name']:.60})"
-        if schema is None:
-            collected.notes.add(f"{where}: says no parameters: called without arguments")
-        elif _is_object(schema, "json"):  # Bedrock
-            schema = schema["json"]
-        add_tool(collected, tool["name"], str(tool.get("description") or ""), schema, where)
+        _collect(collected, given, where)
     return collected.api(name)
+
+
+def offered_functions(*lists: Any) -> OwnApi:
+    """Return the functions of a log's lists of tools, also as JSON text: those that can be told.
+
+    What is no function is left out, and none may be left. A value of several types may be any.
+    """
+    collected, names = CollectedFunctions("tools", first_type=False), set[Any]()
+    for each in lists:
+        for where, given in _tools(tools_of_document(_loaded(each)) or [], "tool"):
+            tool = _unwrapped(encodable_value(_loaded(given)))[0]
+            if isinstance(tool, Mapping) and (name := tool.get("name")) not in names:
+                with suppress(SpecificationError, RecursionError):
+                    _collect(collected, tool, where)
+                    names.add(name)
+    return collected.api("tools", may_be_empty=True)
+
+
+def _unwrapped(given: Any) -> tuple[Any, bool]:
+    """Return a tool, and whether it stood in an object around it."""
+    around = next((each for each in _AROUND_TOOL if _is_object(given, each)), None)
+    return (given, False) if around is None else (given[around], True)
+
+
+def _loaded(value: Any) -> Any:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return None
+
+
+def _collect(collected: CollectedFunctions, given: Any, where: str) -> None:
+    """Add a tool of a list; SpecificationError for what is none."""
+    spec = collected.spec
+    tool, around = _unwrapped(given)
+    if not isinstance(tool, Mapping):
+        raise SpecificationError(f"{spec}: {where}: {EXPECTED_TOOLS}, found {shown(tool, 60)}")
+    schema: Any = next((tool[key] for key in _SCHEMAS if key in tool), None)
+    kind = text_of(tool.get("type"))
+    if not around and schema is None and kind not in ("", "function"):
+        collected.notes.leave_out("tools that a provider runs or reads itself", where)
+        return
+    if not isinstance(tool.get("name"), str):
+        raise SpecificationError(f"{spec}: {where}: {EXPECTED_TOOLS}, found {shown(tool, 60)}")
+    where = f"{where} ({tool['name']:.60})"
+    if schema is None:
+        collected.notes.add(f"{where}: says no parameters: called without arguments")
+    elif _is_object(schema, "json"):  # Bedrock
+        schema = schema["json"]
+    description, needed = str(tool.get("description") or ""), text_list(tool.get("required"))
+    add_tool(collected, tool["name"], description, schema, where, needed=needed)
 
 
 def _is_object(value: Any, key: str) -> bool:
@@ -94,15 +132,20 @@ def add_tool(
     schema: Any,
     where: str,
     origin: Mapping[str, Any] | None = None,
+    needed: Sequence[str] = (),
 ) -> None:
-    """Add one tool by the schema of its arguments; `origin`: how it is called."""
+    """Add one tool by the schema of its arguments.
+
+    origin: how it is called; needed: demanded arguments where they stand beside the schema.
+    """
     schema = {} if schema is None else _whole_schema(schema)
     if schema is None:
         raise SpecificationError(f"{collected.spec}: {where}: parameters: {_CURE}")
-    reader = SchemaReader(ReferenceResolver(schema, collected.spec), collected.spec)
+    resolver = ReferenceResolver(schema, collected.spec)
+    reader = SchemaReader(resolver, collected.spec, first_type=collected.first_type)
     tree = reader.read(schema, where)
-    needed = text_list(schema.get("required")) or tree.get("required", [])
-    collected.add(name, description, tree.get("properties", {}), needed, where, origin=origin)
+    needed = needed or text_list(schema.get("required")) or tree.get("required", [])
+    collected.add(name, description, tree.get("properties", {}), list(needed), where, origin=origin)
     collected.notes.extend(reader.notes)
 
 
@@ -119,11 +162,14 @@ def _whole_schema(given: Any) -> Mapping[str, Any] | None:
     if not given or _is_json_schema(given):
         return given
     arguments = {
-        str(name): {"type": each} if isinstance(each, str) else each for name, each in given.items()
+        str(name): {"type": each} if isinstance(each, str) else each
+        for name, each in given.items()
+        if name != "required" or not isinstance(each, list)
     }
     if not all(isinstance(each, Mapping) and _is_argument(each) for each in arguments.values()):
         return None
-    needed = [name for name, each in arguments.items() if _is_needed(each)]
+    needed = text_list(given.get("required"))
+    needed = needed or [name for name, each in arguments.items() if _is_needed(each)]
     return {"type": "object", "properties": arguments, "required": needed}
 
 

@@ -1,0 +1,1 @@
+"""Specification of functions: documents, lists of tools and their schemas, read into one form."""
