@@ -14,89 +14,70 @@ from typing import Any
 
 MOST_OFFERED = 12
 MOST_CHARACTERS = 18_000  # of the documents in a prompt: 20,000 with instructions and request
-NAME_WEIGHT, SATURATION, LENGTH_SHARE, FAMILY_WEIGHT = 4, 1.2, 0.6, 0.4
+NAME_WEIGHT, SATURATION, LENGTH_SHARE = 4, 1.2, 0.75
 STOP_WORDS = frozenset(
     "a an the of to for in on at by with from and or is are be was were it its this that these "
     "those i me my we our you your he she they them their his her please can could would will "
     "want need like let do does did has have had hi hello thanks thank hey so if as not no there "
     "just also am been should may some any one which who whose where when how why than then".split()
 )
-FAMILIES = (
-    "get show list find see look search fetch retrieve read view display check tell give what",
-    "create add make new register open set book post insert start",
-    "update change edit modify set adjust rename correct replace patch",
-    "delete remove cancel drop erase clear discard revoke",
-    "send share invite notify forward deliver",
-)
+_CODE = re.compile(r"(?=[^\W_]{6})[^\W_]*\d[^\W\d_][^\W_]*")  # "3eDDFJIjmd": of no words
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
-
-
-def stem(word: str) -> str:
-    """Return a word without its English endings, roughly: "tries", "tried" and "try" are one."""
-    for end, least in (("ies", 2), ("ied", 2), ("ing", 3), ("ed", 3), ("es", 3), ("s", 2)):
-        if word.endswith(end) and len(word) - len(end) >= least and not word.endswith("ss"):
-            word = word[: -len(end)] + "y" * end.startswith("i") * (end != "ing")
-            break
-    word = word[:-1] if len(word) > 3 and word[-1] == word[-2] else word
-    return word.rstrip("e") if len(word) > 3 else word
-
-
-def stems(text: str) -> Iterator[str]:
-    """Yield the stems of a text's words, those of camelCase and snake_case apart."""
-    for word in _WORD.findall(text):
-        if (low := word.lower()) not in STOP_WORDS:
-            yield stem(low)
-
-
-_ALIKE = {
-    stem(word): {stem(each) for each in family.split()}
-    for family in FAMILIES
-    for word in family.split()
-}
 
 
 class FunctionChoice:
     """The functions of an API, as documents that a request is looked up in."""
 
-    def __init__(self, functions: Sequence[Mapping[str, Any]], most: int = MOST_OFFERED) -> None:
-        self.most = most
+    def __init__(
+        self,
+        functions: Sequence[Mapping[str, Any]],
+        most: int = MOST_OFFERED,
+        characters: float = MOST_CHARACTERS,
+    ) -> None:
+        self.most, self.characters = most, characters
         self.size = len(functions)
         self.lengths = [prompt_length(each) for each in functions]
-        self._weights = defaultdict[str, list[tuple[int, float]]](list)
+        self._found = defaultdict[str, list[tuple[int, float, float]]](list)  # by stem
+        names = [{*stems(each["name"])} for each in functions]
         counts = [_counted(each) for each in functions]
-        words = [sum(each.values()) for each in counts]
-        mean = sum(words) / max(1, self.size)
+        mean = sum(each.total() for each in counts) / max(1, self.size) or 1.0
         holders = Counter(word for each in counts for word in each)
-        for number, count in enumerate(counts):
-            flat = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * words[number] / mean)
+        rarity = {
+            word: math.log(1 + (self.size - each + 0.5) / (each + 0.5))
+            for word, each in holders.items()
+        }
+        for number, (name, count) in enumerate(zip(names, counts, strict=True)):
+            flat = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * count.total() / mean)
+            whole = sum(rarity[word] for word in name)
             for word, times in count.items():
-                rarity = math.log(1 + (self.size - holders[word] + 0.5) / (holders[word] + 0.5))
-                weight = rarity * times * (SATURATION + 1) / (times + flat)
-                self._weights[word].append((number, weight))
+                weight = rarity[word] * times * (SATURATION + 1) / (times + flat)
+                share = rarity[word] / whole if word in name else 0.0
+                self._found[word].append((number, weight, share))
 
     @property
     def takes_all(self) -> bool:
         """Whether all functions are offered whatever is asked for."""
-        return self.size <= self.most and sum(self.lengths) <= MOST_CHARACTERS
+        return self.size <= self.most and sum(self.lengths) <= self.characters
 
     def ranked(self, text: str) -> list[int]:
-        """Return the numbers of the functions, the best for a text first, then by their order."""
-        scores = [0.0] * self.size
-        said = set(stems(text))
-        alike = {each for word in said for each in _ALIKE.get(word, ())} - said
-        for words, share in ((said, 1.0), (alike, FAMILY_WEIGHT)):
-            for word in sorted(words):
-                for number, weight in self._weights.get(word, ()):
-                    scores[number] += share * weight
-        return sorted(range(self.size), key=lambda each: -scores[each])
+        """Return the numbers of the functions, the best for a text first, then by their order.
+
+        BM25, times one and the share of its name that the text says.
+        """
+        scores, shares = [0.0] * self.size, [1.0] * self.size
+        for word in sorted({*stems(text)}):
+            for number, weight, share in self._found.get(word, ()):
+                scores[number] += weight
+                shares[number] += share
+        return sorted(range(self.size), key=lambda each: -scores[each] * shares[each])
 
     def chosen(self, text: str) -> list[int]:
         """Return the numbers of the functions to offer with a text, in their order."""
         return self.fitting(range(self.size) if self.takes_all else self.ranked(text))
 
     def fitting(self, order: Iterable[int]) -> list[int]:
-        """Return the first of an order that fit in a prompt, sorted."""
-        kept, room = set[int](), MOST_CHARACTERS
+        """Return the first of an order that have room in a prompt, sorted."""
+        kept, room = set[int](), self.characters
         for number in order:
             if number not in kept and self.lengths[number] <= room:
                 kept.add(number)
@@ -112,17 +93,28 @@ def prompt_length(function: Mapping[str, Any]) -> int:
     return len(json.dumps([shown], indent=4))
 
 
+def stems(text: str) -> Iterator[str]:
+    """Yield the stems of a text's words, those of camelCase and snake_case apart."""
+    for word in _WORD.findall(_CODE.sub(" ", text)):
+        if (low := word.lower()) not in STOP_WORDS:
+            yield _stem(low)
+
+
+def _stem(word: str) -> str:
+    """Return a word without its English ending, roughly: "tries", "tried" and "try" are one."""
+    for end, least in (("ies", 2), ("ied", 2), ("ing", 3), ("ed", 3), ("es", 3), ("s", 2)):
+        if word.endswith(end) and len(word) - len(end) >= least and not word.endswith("ss"):
+            word = word[: -len(end)] + ("y" if end in ("ies", "ied") else "")
+            break
+    word = word[:-1] if len(word) > 3 and word[-1] == word[-2] else word
+    return word.rstrip("e") if len(word) > 3 else word
+
+
 def _counted(function: Mapping[str, Any]) -> Counter[str]:
-    """Return how often a function's name and document have each word, its name's words more."""
-    count: Counter[str] = Counter()
-    for word in stems(function["name"]):
-        count[word] += NAME_WEIGHT
-    count.update(stems(" ".join(_texts(function))))
-    return count
-
-
-def _texts(function: Mapping[str, Any]) -> Iterator[str]:
-    yield str(function["description"])
+    """Return how often a function's name and document have each stem, its name's ones more."""
+    count = Counter(dict.fromkeys(stems(function["name"]), NAME_WEIGHT))
+    count.update(stems(function["description"]))
     for name, schema in function["parameters"].get("properties", {}).items():
-        yield f"{name} {schema.get('description', '')}"
-        yield " ".join(map(str, schema.get("enum", ())))
+        values = " ".join(map(str, schema.get("enum", ())))
+        count.update(stems(f"{name} {schema.get('description', '')} {values}"))
+    return count
