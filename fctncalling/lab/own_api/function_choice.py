@@ -21,6 +21,12 @@ STOP_WORDS = frozenset(
     "want need like let do does did has have had hi hello thanks thank hey so if as not no there "
     "just also am been should may some any one which who whose where when how why than then".split()
 )
+FAMILIES = (
+    "create add make new open insert start",
+    "update change edit modify set rename replace patch correct",
+    "delete remove cancel rid drop erase",
+)
+FAMILY_WEIGHT = 0.4  # of a word that is not said, but one of its family
 _CODE = re.compile(r"(?=[^\W_]{6})[^\W_]*\d[^\W\d_][^\W_]*")  # "3eDDFJIjmd": of no words
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
 
@@ -34,7 +40,8 @@ class FunctionChoice:
         most: int = MOST_OFFERED,
         characters: float = MOST_CHARACTERS,
     ) -> None:
-        self.most, self.characters = most, characters
+        self.most = most
+        self.characters = characters
         self.size = len(functions)
         self.lengths = [prompt_length(each) for each in functions]
         self._found = defaultdict[str, list[tuple[int, float, float]]](list)  # by stem
@@ -62,13 +69,16 @@ class FunctionChoice:
     def ranked(self, text: str) -> list[int]:
         """Return the numbers of the functions, the best for a text first, then by their order.
 
-        BM25, times one and the share of its name that the text says.
+        BM25, times one and the share of its name that the text says; verbs of a family stand for
+        each other, a little.
         """
         scores, shares = [0.0] * self.size, [1.0] * self.size
-        for word in sorted({*stems(text)}):
+        said = dict.fromkeys(sorted({*stems(text)}), 1.0)
+        alike = {each for word in said for each in _ALIKE.get(word, ()) if each not in said}
+        for word, part in (said | dict.fromkeys(sorted(alike), FAMILY_WEIGHT)).items():
             for number, weight, share in self._found.get(word, ()):
-                scores[number] += weight
-                shares[number] += share
+                scores[number] += part * weight
+                shares[number] += part * share
         return sorted(range(self.size), key=lambda each: -scores[each] * shares[each])
 
     def chosen(self, text: str) -> list[int]:
@@ -108,6 +118,13 @@ def _stem(word: str) -> str:
             break
     word = word[:-1] if len(word) > 3 and word[-1] == word[-2] else word
     return word.rstrip("e") if len(word) > 3 else word
+
+
+_ALIKE = {
+    _stem(word): [_stem(each) for each in family.split()]
+    for family in FAMILIES
+    for word in family.split()
+}
 
 
 def _counted(function: Mapping[str, Any]) -> Counter[str]:

@@ -29,7 +29,7 @@ SHORTENED = ((400, 200), (160, 60), (80, 20), (40, 10), (0, 10))
 FIRST_WORDS = 200  # characters of a function's own description that always stay
 
 
-class Offer(NamedTuple):
+class OfferedFunctions(NamedTuple):
     """Functions of a task, as entries have them, and how they were drawn."""
 
     docs: list[dict[str, Any]]
@@ -83,26 +83,28 @@ class FunctionOffers:
         *,
         about: str = "",
         without: Collection[str] = (),
-    ) -> Offer:
+    ) -> OfferedFunctions:
         """Return what a request is offered: the functions that it calls and others.
 
         `about`: the function that a request to be declined is near to; `without`: none of these.
         """
         if self.choice.takes_all:
-            return Offer([each for each in self.docs if each["name"] not in without])
+            return OfferedFunctions([each for each in self.docs if each["name"] not in without])
         if rng.random() < CHOSEN_SHARE:
             return self.chosen(text, called, without)
         order = self._near_and_far([*called] or [about or rng.choice([*self._numbers])], rng)
-        return Offer(self._offered(called, order, without), "near")
+        return OfferedFunctions(self._offered(called, order, without), "near")
 
-    def chosen(self, text: str, called: Sequence[str], without: Collection[str] = ()) -> Offer:
+    def chosen(
+        self, text: str, called: Sequence[str], without: Collection[str] = ()
+    ) -> OfferedFunctions:
         """Return what the request alone chooses, and the called functions that it misses."""
         if self.choice.takes_all:
-            return Offer(self.docs)
+            return OfferedFunctions(self.docs)
         order = self.choice.ranked(text)
         alone = {each["name"] for each in self._offered((), order, without)}
         missed = tuple(each for each in dict.fromkeys(called) if each not in alone)
-        return Offer(self._offered(called, order, without), "chosen", missed)
+        return OfferedFunctions(self._offered(called, order, without), "chosen", missed)
 
     def _offered(
         self, called: Sequence[str], order: Iterable[int], without: Collection[str]

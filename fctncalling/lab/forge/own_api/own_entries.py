@@ -25,7 +25,7 @@ from fctncalling.lab.forge.forged_entry import (
 )
 from fctncalling.lab.forge.own_api.declined import out_of_scope_draft
 from fctncalling.lab.forge.own_api.drawn_call import AskableApi, RequestDraft
-from fctncalling.lab.forge.own_api.offers import Offer
+from fctncalling.lab.forge.own_api.offers import OfferedFunctions
 from fctncalling.lab.forge.own_api.own_multi_turn import multi_turn_draft, multi_turn_fault
 from fctncalling.lab.forge.own_api.own_single_turn import (
     functions_weighted_by_askable_values,
@@ -91,14 +91,14 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
     raise NoTaskDrawn(f"{category}: no task after {_TRIES} drafts ({most}){cure}")
 
 
-def _offer(api: AskableApi, draft: RequestDraft, rng: Random) -> Offer:
+def _offer(api: AskableApi, draft: RequestDraft, rng: Random) -> OfferedFunctions:
     called = [call.function for call in draft.calls]
     text = "\n".join(draft.turns or (draft.question,))
     return api.offers.drawn(text, called, rng, about=draft.about, without=draft.left_out)
 
 
 def draft_entry(
-    api: AskableApi, draft: RequestDraft, category: str, index: int, offer: Offer
+    api: AskableApi, draft: RequestDraft, category: str, index: int, offer: OfferedFunctions
 ) -> dict[str, Any]:
     """Return a draft as an entry of a file."""
     if draft.turns:
