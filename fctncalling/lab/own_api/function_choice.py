@@ -46,7 +46,7 @@ class FunctionChoice:
         self.lengths = [prompt_length(each) for each in functions]
         self._found = defaultdict[str, list[tuple[int, float, float]]](list)  # by stem
         names = [{*stems(each["name"])} for each in functions]
-        counts = [_counted(each) for each in functions]
+        counts = [function_stems(each) for each in functions]
         mean = sum(each.total() for each in counts) / max(1, self.size) or 1.0
         holders = Counter(word for each in counts for word in each)
         rarity = {
@@ -127,7 +127,7 @@ _ALIKE = {
 }
 
 
-def _counted(function: Mapping[str, Any]) -> Counter[str]:
+def function_stems(function: Mapping[str, Any]) -> Counter[str]:
     """Return how often a function's name and document have each stem, its name's ones more."""
     count = Counter(dict.fromkeys(stems(function["name"]), NAME_WEIGHT))
     count.update(stems(function["description"]))
