@@ -110,16 +110,22 @@ def stems(text: str) -> Iterator[str]:
             yield _stem(low)
 
 
+_ENDS = ((("ies", 2), ("es", 3), ("s", 2)), (("ied", 2), ("ing", 3), ("ed", 3)))
+"""English endings of nouns, then of verbs, and how many letters stand before them at least."""
+
+
 def _stem(word: str) -> str:
-    """Return a word without its English ending, roughly: "tries", "tried" and "try" are one."""
-    for end, least in (("ies", 2), ("ied", 2), ("ing", 3), ("ed", 3), ("es", 3), ("s", 2)):
-        if word.endswith(end) and len(word) - len(end) >= least and not word.endswith("ss"):
-            word = word[: -len(end)] + ("y" if end in ("ies", "ied") else "")
-            break
+    """Return a word without its endings, roughly: "bookings", "booked", "book" are one."""
+    for ends in _ENDS:
+        for end, least in ends:
+            if word.endswith(end) and len(word) - len(end) >= least and word[-2:] not in _NO_PLURAL:
+                word = word[: -len(end)] + ("y" if end in ("ies", "ied") else "")
+                break
     word = word[:-1] if len(word) > 3 and word[-1] == word[-2] else word
     return word.rstrip("e") if len(word) > 3 else word
 
 
+_NO_PLURAL = ("ss", "us", "is")
 _ALIKE = {
     _stem(word): [_stem(each) for each in family.split()]
     for family in FAMILIES
