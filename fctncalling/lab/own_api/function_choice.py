@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 MOST_OFFERED = 12
-MOST_CHARACTERS = 18_000  # of the documents in a prompt: 20,000 with instructions and request
+CHARACTERS_EACH = 1_550  # of twelve documents and a request: with instructions 20,000
+LONG_REQUEST = 1_000  # characters
 NAME_WEIGHT, SATURATION, LENGTH_SHARE = 4, 1.2, 0.75
 STOP_WORDS = frozenset(
     "a an the of to for in on at by with from and or is are be was were it its this that these "
@@ -38,10 +39,10 @@ class FunctionChoice:
         self,
         functions: Sequence[Mapping[str, Any]],
         most: int = MOST_OFFERED,
-        characters: float = MOST_CHARACTERS,
+        characters: float | None = None,
     ) -> None:
         self.most = most
-        self.characters = characters
+        self.characters = characters or CHARACTERS_EACH * max(most, MOST_OFFERED)
         self.size = len(functions)
         self.lengths = [prompt_length(each) for each in functions]
         self._found = defaultdict[str, list[tuple[int, float, float]]](list)  # by stem
@@ -64,7 +65,8 @@ class FunctionChoice:
     @property
     def takes_all(self) -> bool:
         """Whether all functions are offered whatever is asked for."""
-        return self.size <= self.most and sum(self.lengths) <= self.characters
+        fits = sum(self.lengths) + LONG_REQUEST <= self.characters
+        return fits and self.size <= self.most
 
     def ranked(self, text: str) -> list[int]:
         """Return the numbers of the functions, the best for a text first, then by their order.
@@ -83,11 +85,11 @@ class FunctionChoice:
 
     def chosen(self, text: str) -> list[int]:
         """Return the numbers of the functions to offer with a text, in their order."""
-        return self.fitting(range(self.size) if self.takes_all else self.ranked(text))
+        return [*range(self.size)] if self.takes_all else self.fitting(self.ranked(text), text)
 
-    def fitting(self, order: Iterable[int]) -> list[int]:
-        """Return the first of an order that have room in a prompt, sorted."""
-        kept, room = set[int](), self.characters
+    def fitting(self, order: Iterable[int], text: str) -> list[int]:
+        """Return the first of an order that have room in a prompt beside a text, sorted."""
+        kept, room = set[int](), self.characters - len(text)
         for number in order:
             if number not in kept and self.lengths[number] <= room:
                 kept.add(number)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.function_choice import (
-    MOST_CHARACTERS,
+    LONG_REQUEST,
     FunctionChoice,
     prompt_length,
     stems,
@@ -23,7 +23,7 @@ from fctncalling.lab.own_api.function_choice import (
 CHOSEN_SHARE = 0.5
 NEAREST = 9  # functions whose names and documents are next to a called one's
 NEAR_BY_NOUN, NEAR_BY_VERB = 5, 3  # of an offer
-LONGEST_DOCUMENT = MOST_CHARACTERS // 10  # of a large API; longer ones are shortened
+LONGEST_DOCUMENT = 1_800  # characters, of a large API; longer ones are shortened
 SHORTENED = ((400, 200), (160, 60), (80, 20), (40, 10), (0, 10))
 """What is left of a long document in turn: characters of a description, values of an enum."""
 FIRST_WORDS = 200  # characters of a function's own description that always stay
@@ -65,9 +65,9 @@ class FunctionOffers:
     def too_long(self) -> dict[str, str]:
         """Return the functions that no prompt has room for, with why."""
         return {
-            name: f"its document has {length:,} characters, a prompt {MOST_CHARACTERS:,}"
+            name: f"its document has {length:,} characters, a prompt {self.choice.characters:,}"
             for name, length in zip(self._numbers, self.choice.lengths, strict=True)
-            if length > MOST_CHARACTERS and not self.choice.takes_all
+            if length + LONG_REQUEST > self.choice.characters and not self.choice.takes_all
         }
 
     def notes(self) -> list[str]:
@@ -93,7 +93,7 @@ class FunctionOffers:
         if rng.random() < CHOSEN_SHARE:
             return self.chosen(text, called, without)
         order = self._near_and_far([*called] or [about or rng.choice([*self._numbers])], rng)
-        return OfferedFunctions(self._offered(called, order, without), "near")
+        return OfferedFunctions(self._offered(text, called, order, without), "near")
 
     def chosen(
         self, text: str, called: Sequence[str], without: Collection[str] = ()
@@ -102,16 +102,18 @@ class FunctionOffers:
         if self.choice.takes_all:
             return OfferedFunctions(self.docs)
         order = self.choice.ranked(text)
-        alone = {each["name"] for each in self._offered((), order, without)}
+        alone = {each["name"] for each in self._offered(text, (), order, without)}
         missed = tuple(each for each in dict.fromkeys(called) if each not in alone)
-        return OfferedFunctions(self._offered(called, order, without), "chosen", missed)
+        offered = self._offered(text, called, order, without)
+        return OfferedFunctions(offered, "chosen", missed)
 
     def _offered(
-        self, called: Sequence[str], order: Iterable[int], without: Collection[str]
+        self, text: str, called: Sequence[str], order: Iterable[int], without: Collection[str]
     ) -> list[dict[str, Any]]:
         first = [self._numbers[name] for name in called]
         hidden = {self._numbers[name] for name in without}
-        kept = self.choice.fitting(each for each in (*first, *order) if each not in hidden)
+        order = (each for each in (*first, *order) if each not in hidden)
+        kept = self.choice.fitting(order, text)
         return [self.docs[number] for number in kept]
 
     def _near_and_far(self, names: Sequence[str], rng: Random) -> Iterator[int]:
