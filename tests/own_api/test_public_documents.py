@@ -21,12 +21,13 @@ from fctncalling.lab.forge.own_api.own_forge import (
     OwnForgeSettings,
     categories_to_make,
 )
+from fctncalling.lab.own_api.api import SpecificationError
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.load import load_api
 
 FOLDER = os.environ.get("FCTNCALLING_API_DOCUMENTS", "")
 FILES = sorted(each for each in Path(FOLDER or ".").glob("*.*") if FOLDER and each.is_file())
-LARGEST = sorted(FILES, key=lambda each: each.stat().st_size)[-5:]
+LARGEST = sorted(FILES, key=lambda each: each.stat().st_size)[-8:]
 NUM_TASKS, MANY_TASKS, LEAST_A_CPU_SECOND, MOST_LOADING_S = 200, 2000, 100, 5.0
 BFCL = get_handler("python_calls")
 pytestmark = [
@@ -70,7 +71,10 @@ def test_tasks_offer_few_functions_and_every_function_is_accounted_for(
 @pytest.mark.parametrize("file", LARGEST, ids=lambda each: each.name)
 def test_a_hundred_tasks_a_cpu_second_of_the_largest(file: Path) -> None:
     started = time.process_time()
-    api = load_api(str(file))
+    try:
+        api = load_api(str(file))
+    except SpecificationError as error:
+        pytest.skip(str(error)[:200])
     loaded = time.process_time()
     askable = askable_api(api, argument_kinds(api, None), {})
     settings = OwnForgeSettings(MANY_TASKS, 1, categories_to_make(None, askable, 1), api)

@@ -10,6 +10,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 MOST_OFFERED = 12
@@ -44,10 +45,21 @@ class FunctionChoice:
         self.most = most
         self.characters = characters or CHARACTERS_EACH * max(most, MOST_OFFERED)
         self.size = len(functions)
+        self._functions = functions
         self.lengths = [prompt_length(each) for each in functions]
-        self._found = defaultdict[str, list[tuple[int, float, float]]](list)  # by stem
-        names = [{*stems(each["name"])} for each in functions]
-        counts = [function_stems(each) for each in functions]
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether all functions are offered whatever is asked for."""
+        fits = sum(self.lengths) + LONG_REQUEST <= self.characters
+        return fits and self.size <= self.most
+
+    @cached_property
+    def _found(self) -> Mapping[str, Sequence[tuple[int, float, float]]]:
+        """By stem: functions, its weight in each, and its share of the name."""
+        found = defaultdict[str, list[tuple[int, float, float]]](list)
+        names = [{*stems(each["name"])} for each in self._functions]
+        counts = [function_stems(each) for each in self._functions]
         mean = sum(each.total() for each in counts) / max(1, self.size) or 1.0
         holders = Counter(word for each in counts for word in each)
         rarity = {
@@ -60,13 +72,8 @@ class FunctionChoice:
             for word, times in count.items():
                 weight = rarity[word] * times * (SATURATION + 1) / (times + flat)
                 share = rarity[word] / whole if word in name else 0.0
-                self._found[word].append((number, weight, share))
-
-    @property
-    def takes_all(self) -> bool:
-        """Whether all functions are offered whatever is asked for."""
-        fits = sum(self.lengths) + LONG_REQUEST <= self.characters
-        return fits and self.size <= self.most
+                found[word].append((number, weight, share))
+        return found
 
     def ranked(self, text: str) -> list[int]:
         """Return the numbers of the functions, the best for a text first, then by their order.

@@ -6,6 +6,7 @@ are near misses of the called functions and some far ones.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -16,14 +17,13 @@ from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.function_choice import (
     LONG_REQUEST,
     FunctionChoice,
-    prompt_length,
     stems,
 )
 
 CHOSEN_SHARE = 0.5
 NEAREST = 9  # functions whose names and documents are next to a called one's
 NEAR_BY_NOUN, NEAR_BY_VERB = 5, 3  # of an offer
-LONGEST_DOCUMENT = 1_800  # characters, of a large API; longer ones are shortened
+LONGEST_DOCUMENT = 1_100  # characters as JSON, of a large API; longer ones are shortened
 SHORTENED = ((400, 200), (160, 60), (80, 20), (40, 10), (0, 10))
 """What is left of a long document in turn: characters of a description, values of an enum."""
 FIRST_WORDS = 200  # characters of a function's own description that always stay
@@ -46,7 +46,7 @@ class FunctionOffers:
     """Functions of an API and the offers that are drawn of them."""
 
     def __init__(self, api: OwnApi, most: int) -> None:
-        docs = [
+        docs: list[dict[str, Any]] = [
             {"name": each.name, "description": each.description, "parameters": each.parameters}
             for each in api.functions
         ]
@@ -162,7 +162,7 @@ def _verb(name: str) -> str:
 def _shortened(doc: dict[str, Any]) -> dict[str, Any]:
     """Return a document whose descriptions and enums are cut as far as a prompt of many needs."""
     for most, values in SHORTENED:
-        if prompt_length(doc) <= LONGEST_DOCUMENT:
+        if len(json.dumps(doc)) <= LONGEST_DOCUMENT:
             break
         description = _cut(doc["description"], max(most, FIRST_WORDS))
         parameters = _cut_inside(doc["parameters"], most, values)
