@@ -47,6 +47,8 @@ from fctncalling.evaluation.accepted_answers import (
     accepted_calls,
     render_calls,
 )
+from fctncalling.lab.own_api.function_choice import function_stems, stems
+from fctncalling.lab.prompt_limit import MOST_PROMPT_TOKENS, PromptLimit, prompt_limit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     files = f"task files, or folders of BFCL_*.json files; default: {official_data_folder()}"
     add_flag(parser, "--dataset_path", Path, "PATH", files, nargs="+")
     add_tool_arguments(parser)
+    model = "count tokens as this model does, and tell prompts beyond its context"
+    add_flag(parser, "--model", str, "FOLDER", model)
+    context = "tokens of a prompt, of about 4 characters each; default: %(default)s"
+    add_flag(parser, "--context", int, "N", context, MOST_PROMPT_TOKENS)
     add_switch(parser, "--impossible", "report impossible tasks only")
     add_json_switch(parser)
 
@@ -69,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(
                 "no official data is here: get it by import-bfcl, or name a file by --dataset_path"
             )
-        linter = Linter(TaskTools(args))
+        linter = Linter(TaskTools(args), prompt_limit(args.model, args.context))
         found = [finding for path in paths for finding in linter.findings(path)]
         if not linter.num_tasks:
             raise InputError(f"{', '.join(map(str, paths))}: no task in it")
@@ -88,8 +94,9 @@ def run(args: argparse.Namespace) -> int:
 class Linter:
     """Linter of tasks one by one, with counts."""
 
-    def __init__(self, tools: TaskTools) -> None:
+    def __init__(self, tools: TaskTools, longest: PromptLimit | None = None) -> None:
         self._tools = tools
+        self._longest = longest or PromptLimit()
         self.num_tasks = 0
         self._unjudged: Counter[str] = Counter()
         self._ids = set[str]()
@@ -110,7 +117,10 @@ class Linter:
             self._ids.add(task.id)
             try:
                 tools = self._tools.classes_for((task,), path)
-                yield from lint_task(self._tools.with_docs(task, path), tools)
+                task = self._tools.with_docs(task, path)
+                yield from lint_task(task, tools)
+                if told := self._longest.excess(task):
+                    yield Finding(task.id, task.category, *suspicious("long_prompt", told))
             except UnsupportedCategory:
                 self._unjudged[task.category] += 1
 
@@ -162,7 +172,7 @@ def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Fin
     elif kind == "agentic":
         rules = (_agentic_truth,)
     else:
-        rules = (_check_docs, _single_turn_truth)
+        rules = (_check_docs, _single_turn_truth, _unnamed_functions)
     for rule in rules:
         for fault in rule(task):
             yield Finding(task.id, task.category, *fault)
@@ -199,6 +209,33 @@ def _questions(task: Task) -> Found:
     verdict = judge(task, [[*missing, answer]])
     if not verdict.valid:
         yield impossible("truth_rejected", f"{verdict.error_type}: {verdict.message}")
+
+
+_OF_ANY = frozenset(
+    stems(
+        "get show list find fetch see look tell give bring up retrieve read view check display "
+        "know more about details whole entry all everything info good morning evening afternoon "
+        "day gotta now quickly one thing again take make put set out into over it me call run"
+    )
+)
+"""Words that name no function by themselves."""
+
+
+def _unnamed_functions(task: Task) -> Found:
+    """Yield the functions of a truth of which a request says nothing beside values."""
+    if len(task.functions) < 2 or task.language != "python":
+        return
+    texts = (str(each["content"]) for turn in task.question for each in turn)
+    said = {stem for text in texts for stem in stems(text)}
+    values = json.dumps([[*call.values()] for call in task.ground_truth or ()])
+    if not said - {*stems(values)} <= _OF_ANY:
+        return
+    docs = {doc.name: doc for doc in task.functions}
+    for name in dict.fromkeys(name for call in task.ground_truth or () for name in call):
+        doc = docs.get(name)
+        if doc and said.isdisjoint({*function_stems(dataclasses.asdict(doc))} - _OF_ANY):
+            told = f"beside values no word of the request says that it means {name}"
+            yield suspicious("unnamed_function", told)
 
 
 def _offers_nothing(task: Task) -> Found:

@@ -215,7 +215,7 @@ def _described(schema: Mapping[str, Any]) -> str:
     return f"{text} One of: {told}.".strip()
 
 
-MAX_FUNCTIONS = 1_000
+MAX_FUNCTIONS = 3_000
 MAX_ARGUMENTS = 500  # of one function
 MAX_NOTES = 200
 MAX_NOTE = 300  # characters

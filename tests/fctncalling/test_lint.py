@@ -12,7 +12,7 @@ import pytest
 
 from evaluate_fctncalling import main
 from fctncalling.checkers import ARGUMENT_CHECKERS
-from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.categories import category_language
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.lab.lint import lint_task
@@ -37,6 +37,35 @@ def rules(task: Task) -> set[tuple[str, str]]:
 
 def test_a_sound_task_has_no_findings() -> None:
     assert rules(TASK) == set()
+
+
+def test_requests_that_name_no_function_and_prompts_beyond_the_context_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    docs = [FunctionDoc(f"get_{noun}", f"Get a {noun}.", PARAMETERS) for noun in ("tree", "ship")]
+    said = {
+        "Good morning, get 1rAeqf3RWBXj5uWEIIUinl please.": {("suspicious", "unnamed_function")},
+        "Could you get the ships, 1?": set(),
+        "Sail it to 1.": set(),
+    }
+    truth = [{"get_ship": {"a": [1]}}]
+    asked = replace(TASK, id="multiple_0", category="multiple", ground_truth=truth)
+    for text, expected in said.items():
+        question = [[{"role": "user", "content": text}]]
+        assert rules(replace(asked, question=question, functions=docs)) == expected
+        assert rules(replace(asked, question=question, functions=docs[1:])) == set()
+    long = {"id": "irrelevance_0", "question": [[{"role": "user", "content": "words. " * 3000}]]}
+    file = tmp_path / "tasks.json"
+    doc = {"name": "f", "description": "F.", "parameters": PARAMETERS}
+    file.write_text(json.dumps([{**long, "function": [doc]}]))
+    model = str(embedded_path("model"))
+    for flags, told in (
+        ([], "nothing found"),
+        (["--context", "1000"], "about 5,"),
+        (["--model", model], "4,096"),
+    ):
+        assert main(["lint", "--dataset_path", str(file), *flags]) == 0
+        assert told in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -240,4 +240,4 @@ def test_shipped_client_sends_what_the_model_calls(
     sent = [(method, path) for method, path, *_ in got]
     assert sent == ([("GET", "/beds/3")] if flags else [])
     assert capsys.readouterr().out == ("done\n" if flags else f"GET {address}/beds/3\n")
-    assert len(CLIENT.splitlines()) <= 30
+    assert len(CLIENT.splitlines()) <= 45

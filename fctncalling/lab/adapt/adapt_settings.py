@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from fctncalling.lab.own_api.api_part import part_of_api
+from fctncalling.lab.own_api.function_choice import MOST_OFFERED
+from fctncalling.lab.own_api.load import load_api
+from fctncalling.specification.api import OwnApi
+
+LATER = {"offered": MOST_OFFERED, "operations": [], "tags": []}
+"""Settings that a folder of an earlier version lacks, at their defaults."""
 
 
 class AdaptError(ValueError):
@@ -25,16 +34,23 @@ class AdaptSettings:
     scenarios: Path | None = None
     kinds: Path | None = None
     phrases: Path | None = None
+    offered: int = MOST_OFFERED  # functions that a request is offered at most
+    operations: Sequence[str] = ()  # patterns of the part of the API that is taken
+    tags: Sequence[str] = ()
     seed: int = 1
     torch_threads: int = 1
     evaluate: str | None = None  # an endpoint's model, measured without training
     base_url: str | None = None
 
+    def api(self) -> OwnApi:
+        """Return the API, or the part that is taken; SpecificationError where there is none."""
+        return part_of_api(
+            load_api(self.spec, scenarios=self.scenarios), self.operations, self.tags
+        )
+
     def record(self) -> dict[str, Any]:
         """Return the settings that decide the results, as JSON holds them."""
-        values = {
-            key: str(each) if isinstance(each, Path) else each for key, each in asdict(self).items()
-        }
+        values = {key: _plain(each) for key, each in asdict(self).items()}
         del values["output"], values["minutes"]
         return values
 
@@ -50,9 +66,16 @@ class AdaptSettings:
             part.rename(file)
             return
         former = json.loads(file.read_text(encoding="utf-8"))
-        changed = [key for key, each in self.record().items() if former.get(key) != each]
+        wanted = self.record()
+        changed = [key for key, each in wanted.items() if former.get(key, LATER.get(key)) != each]
         if changed:
             raise AdaptError(
                 f"--output {self.output}: was begun with --{changed[0]} {former.get(changed[0])}: "
                 "expected the same flags to go on, or a new folder"
             )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [*value]
+    return str(value) if isinstance(value, Path) else value

@@ -32,8 +32,13 @@ from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
 from fctncalling.lab.adapt.adaptation import Adaptation, evaluate_endpoint
 from fctncalling.lab.adapt.played import StageAnswers
 from fctncalling.lab.adapt.report import AdaptReport, summary, write_report
-from fctncalling.lab.adapt.shipped_model import write_shipped_model
+from fctncalling.lab.adapt.shipped_model import (
+    choice_recall,
+    shipped_functions,
+    write_shipped_model,
+)
 from fctncalling.lab.adapt.task_files import HELD_OUT, coverage_of
+from fctncalling.lab.own_api.api_part import add_offer_arguments
 
 EVALUATED_TASKS = 200
 
@@ -55,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--kinds", Path, "FILE", "your own word on kinds of values")
     add("--phrases", Path, "FILE", "your own frames of requests")
+    add_offer_arguments(parser)
     add("--seed", int, "N", "of all draws; default: 1", 1)
     add("--torch_threads", int, "N", "CPU threads; default: one a core, at most 4")
     add("--evaluate", str, "openai:NAME", "measure an endpoint's model; trains nothing")
@@ -99,6 +105,7 @@ def _settings(args: argparse.Namespace) -> AdaptSettings:
             raise AdaptError(f"--{flag} {file}: no such file")
     threads = args.torch_threads or min(4, len(os.sched_getaffinity(0)))
     names = ("spec", "output", "model", "minutes", "test", "tasks", "scenarios", "kinds", "phrases")
+    names = (*names, "offered", "operations", "tags")
     given = {name: getattr(args, name) for name in (*names, "seed", "evaluate", "base_url")}
     return AdaptSettings(**given, torch_threads=threads)
 
@@ -113,17 +120,20 @@ def _adapt(settings: AdaptSettings) -> AdaptReport:
     order = sorted(names, key=lambda name: name == shipped)  # the shipped one last
     told = [*filter(None, [coverage_of(stages.path("tasks"))]), *adaptation.told]
     told += [f"shipped: the model after {shipped}"] if shipped else []
+    tasks = stages.path("tasks") / HELD_OUT
+    functions = shipped_functions(tasks, settings)
+    recall = choice_recall(functions, tasks, settings.offered)
     report = AdaptReport(
         f"{Path(str(settings.model)).name} for {settings.spec}",
         {name: played[names[name]] for name in order},
         stages.costs,
         adaptation.plan.cpu_seconds,
-        told,
+        [*told, recall.line()] if recall else told,
+        recall,
     )
     if shipped is not None:
         source = stages.path(names[shipped]) / "model"
-        tasks = stages.path("tasks") / HELD_OUT
-        write_shipped_model(source, adaptation.model, report, tasks, settings)
+        write_shipped_model(source, adaptation.model, report, functions, settings)
     write_report(report, settings)
     return report
 

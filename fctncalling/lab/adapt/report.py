@@ -27,6 +27,7 @@ GATE_POINTS = 5.0
 FEW_DECLINES = 20
 FEWEST_CALL_TASKS = 30  # with fewer of them nobody can say whether calls became better
 LEAST_CALLS = 0.1  # share of right answers, below which a model hardly ever calls
+GOAL_OF_CHOICE = 0.95
 EPISODES = "episodes"
 
 
@@ -38,6 +39,25 @@ class Gate(NamedTuple):
     kind: str = "no"  # "yes", "no" or "unclear": the colour of its bar
 
 
+class ChoiceRecall(NamedTuple):
+    """Held-out requests of which the request alone chooses all called functions."""
+
+    found: int
+    asked: int
+    offered: int  # functions a request
+    functions: int  # of the API
+
+    def line(self) -> str:
+        """Return it as a line, with a cure where it is low."""
+        told = (
+            f"choice of {self.offered} of {self.functions} functions by the request alone: all "
+            f"called ones in {rate_with_interval(self.found, self.asked)}"
+        )
+        low = self.found < GOAL_OF_CHOICE * self.asked
+        cure = "; raise --offered, or say in the functions' descriptions what users call things"
+        return told + cure * low
+
+
 @dataclass(frozen=True)
 class AdaptReport:
     """Contents of the report: answers by name ("before", "supervised", "after"), costs, notes."""
@@ -47,6 +67,7 @@ class AdaptReport:
     costs: Mapping[str, StageCost]
     planned: Mapping[str, float] = field(default_factory=dict)  # CPU seconds
     told: Sequence[str] = ()
+    choice: ChoiceRecall | None = None
 
     @property
     def last(self) -> StageAnswers:
@@ -105,6 +126,7 @@ class AdaptReport:
             "ship": gate.may_ship,
             "gate": gate.why,
             "told": list(self.told),
+            **({"choice": self.choice._asdict()} if self.choice else {}),
             "solved": {
                 name: {
                     "held_out": solved_and_asked_counts(both.held_out),

@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc
 from fctncalling.envs.handlers.registry import get_handler
-from fctncalling.envs.prompting.prompts import system_prompt, to_openai_tool
+from fctncalling.envs.prompting.compact import compact_docs
+from fctncalling.envs.prompting.prompts import (
+    docs_for_prompt,
+    system_prompt,
+    to_openai_tool,
+)
 from fctncalling.lab.adapt.adapt_settings import AdaptSettings
 from fctncalling.lab.adapt.base_model import BaseModel
-from fctncalling.lab.adapt.report import AdaptReport, summary
-from fctncalling.lab.own_api.load import load_api
+from fctncalling.lab.adapt.report import AdaptReport, ChoiceRecall, summary
+from fctncalling.lab.forge.own_api.offers import FunctionOffers
+from fctncalling.lab.own_api import function_choice
+from fctncalling.lab.own_api.function_choice import MOST_OFFERED, FunctionChoice
 from fctncalling.specification.api import OwnApi, SpecificationError
 
 CLIENT = '''"""Ask the served model; show what its calls would send, or send it (--send)."""
@@ -26,15 +33,31 @@ from fctncalling.data.types import FunctionDoc
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.lab.own_api.sender import senders
 
-FORM = "auto"
+FORM, OFFERED = "auto", 12
 HERE = Path(__file__).parent
 URL = "http://localhost:8000/v1/chat/completions"
 FUNCTIONS = json.loads((HERE / "functions.json").read_text())
 
+def offer(body):
+    """Put the functions that the user's words fit best into a request, where not all are in it."""
+    sys.path.insert(0, str(HERE))
+    from function_choice import FunctionChoice
+    text = "\\n".join(it["content"] for it in body["messages"] if it["role"] == "user")
+    shown = [FUNCTIONS[at]["shown"] for at in FunctionChoice(FUNCTIONS, OFFERED).chosen(text)]
+    if "tools" in body:
+        body["tools"] = shown
+    else:
+        system = body["messages"][0]
+        system["content"] = system["content"].replace("{functions}", "\\n".join(shown))
+
 def ask(request, functions, model=str(HERE)):
-    """Return the results of the calls; functions: a name -> what runs it."""
+    """Return the results of the calls; request: a text, or the messages of a conversation;
+    functions: a name -> what runs it."""
     body = json.loads((HERE / "request.json").read_text()) | {"model": model}
-    body["messages"].append({"role": "user", "content": request})
+    text = [{"role": "user", "content": request}]
+    body["messages"] += text if isinstance(request, str) else request
+    if FUNCTIONS and "shown" in FUNCTIONS[0]:
+        offer(body)
     data = json.dumps(body).encode()
     sent = urllib.request.Request(URL, data, {"Content-Type": "application/json"})
     answer = json.load(urllib.request.urlopen(sent))["choices"][0]["message"]
@@ -51,7 +74,11 @@ if __name__ == "__main__":
 
 
 def write_shipped_model(
-    source: Path, base: BaseModel, report: AdaptReport, tasks: Path, settings: AdaptSettings
+    source: Path,
+    base: BaseModel,
+    report: AdaptReport,
+    functions: Sequence[dict[str, Any]],
+    settings: AdaptSettings,
 ) -> None:
     """Write the model's folder; it is there whole or not at all."""
     folder = settings.output / "model"
@@ -61,59 +88,84 @@ def write_shipped_model(
     shutil.rmtree(part, ignore_errors=True)
     # vLLM reads every file of weights in a folder, and knows no value head.
     shutil.copytree(source, part, ignore=shutil.ignore_patterns("value_head*"))
-    task = _first_task(tasks)
-    functions = _functions(task, settings)
+    functions, request = shown_functions(functions, base, settings.offered)
     (part / "functions.json").write_text(json.dumps(functions, indent=1), encoding="utf-8")
-    (part / "request.json").write_text(json.dumps(_request(task, base), indent=1), encoding="utf-8")
-    client = CLIENT.replace('FORM = "auto"', f"FORM = {json.dumps(base.handler)}")
+    (part / "request.json").write_text(json.dumps(request, indent=1), encoding="utf-8")
+    line = f"FORM, OFFERED = {json.dumps(base.handler)}, {settings.offered}"
+    client = CLIENT.replace('FORM, OFFERED = "auto", 12', line)
     (part / "client.py").write_text(client, encoding="utf-8")
+    shutil.copyfile(function_choice.__file__, part / "function_choice.py")
     (part / "README.md").write_text(_card(base, report, settings), encoding="utf-8")
     _copy_licence(Path(base.name), part)
     os.replace(part, folder)
 
 
-def _functions(task: Mapping[str, Any], settings: AdaptSettings) -> list[dict[str, Any]]:
+def shipped_functions(tasks: Path, settings: AdaptSettings) -> list[dict[str, Any]]:
     """Return the functions, each with its origin: names of the specification, how it is sent.
 
-    Those of a task where it is not of the specification.
+    Those of the tasks where they are not of the specification.
     """
     if settings.tasks is None:
         with suppress(SpecificationError):  # a server that has ended meanwhile
-            return functions_with_origins(load_api(settings.spec, scenarios=settings.scenarios))
-    return [{**each, "origin": {}} for each in task["function"]]
+            return functions_with_origins(settings.api(), settings.offered)
+    lines = tasks.read_text(encoding="utf-8").splitlines()
+    offered = [each for line in lines for each in json.loads(line).get("function", ())]
+    return [*{each["name"]: {**each, "origin": {}} for each in offered}.values()]
 
 
-def functions_with_origins(api: OwnApi) -> list[dict[str, Any]]:
-    """Return an API as `functions.json` holds it."""
-    return [
-        {
-            "name": each.name,
-            "description": each.description,
-            "parameters": each.parameters,
-            "origin": api.origins.get(each.name, {}),
-        }
-        for each in api.functions
-    ]
+def functions_with_origins(api: OwnApi, offered: int = MOST_OFFERED) -> list[dict[str, Any]]:
+    """Return an API as `functions.json` holds it, its documents as tasks have them."""
+    docs = FunctionOffers(api, offered).docs
+    return [{**each, "origin": api.origins.get(each["name"], {})} for each in docs]
 
 
-def _first_task(tasks: Path) -> Mapping[str, Any]:
-    """Return the task that offers most functions."""
-    found = [json.loads(line) for line in tasks.read_text(encoding="utf-8").splitlines()]
-    best: Mapping[str, Any] = max(found, key=lambda each: len(each.get("function", ())))
-    return {"function": [], **best}
+def choice_recall(
+    functions: Sequence[Mapping[str, Any]], tasks: Path, offered: int
+) -> ChoiceRecall | None:
+    """Return how often the client's choice has all functions that a request's truth calls.
+
+    None where every request is offered all functions.
+    """
+    choice = FunctionChoice(functions, offered)
+    if choice.takes_all:
+        return None
+    found = asked = 0
+    for line in tasks.read_text(encoding="utf-8").splitlines():
+        task = json.loads(line)
+        text = "\n".join(str(each["content"]) for turn in task["question"] for each in turn)
+        calls = [each for each in task.get("ground_truth") or () if isinstance(each, dict)]
+        chosen = {functions[number]["name"] for number in choice.chosen(text)}
+        asked += bool(calls)
+        found += bool(calls) and {name for call in calls for name in call} <= chosen
+    return ChoiceRecall(found, asked, offered, choice.size)
 
 
-def _request(task: Mapping[str, Any], base: BaseModel) -> dict[str, Any]:
-    """Return the part of a request that is always the same: instructions, or the tools' schemas."""
-    docs = [
-        FunctionDoc(each["name"], each["description"], each["parameters"])
-        for each in task["function"]
-    ]
+def shown_functions(
+    functions: Sequence[dict[str, Any]], base: BaseModel, offered: int
+) -> tuple[Sequence[dict[str, Any]], dict[str, Any]]:
+    """Return the functions, and the part of a request that is always the same.
+
+    That is instructions with all functions, or the tools' schemas; where not all are offered, the
+    client puts in what is `shown` of each.
+    """
+    docs = [FunctionDoc(it["name"], it["description"], it["parameters"]) for it in functions]
+    docs = docs_for_prompt(docs, "multiple")
+    takes_all = FunctionChoice(functions, offered).takes_all
+    request: dict[str, Any] = {"temperature": 0, "messages": []}
+    shown: Sequence[Any]
     if base.takes_tools:
-        tools = [to_openai_tool(each) for each in docs]
-        return {"temperature": 0, "messages": [], "tools": tools}
-    text = system_prompt(docs, get_handler(base.handler), many_turns=False, style=base.prompt_style)
-    return {"temperature": 0, "messages": [{"role": "system", "content": text}]}
+        shown = [to_openai_tool(each) for each in docs]
+        request["tools"] = shown if takes_all else []
+    else:
+        shown = [compact_docs([each]) for each in docs]
+        handler, style = get_handler(base.handler), base.prompt_style
+        text = system_prompt(docs if takes_all else [], handler, many_turns=False, style=style)
+        content = text if takes_all else f"{text}{{functions}}"
+        request["messages"] = [{"role": "system", "content": content}]
+    if takes_all:
+        return functions, request
+    pairs = zip(functions, shown, strict=True)
+    return [{**function, "shown": each} for function, each in pairs], request
 
 
 def _copy_licence(base: Path, part: Path) -> None:
@@ -170,8 +222,9 @@ python client.py "a request in plain words"
 ```
 
 The fixed part of a request is `request.json`; `client.py` sends it, reads the calls and shows what
-they would send to the API; with `--send` it sends them. Keys come from the environment, by the
-variables in `functions.json`; API_URL replaces the server. To measure what is served:
+they would send to the API; with `--send` it sends them. A request is offered at most
+{settings.offered} functions: of more, those that its user's words fit best. Keys come from the
+environment, by the variables in `functions.json`; API_URL replaces the server. To measure it:
 
 ```
 fctncalling run --agent openai:{folder} --base_url http://localhost:8000/v1 \\

@@ -13,7 +13,7 @@ from typing import Any
 from fctncalling.data.json_stream import read_entries
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
 from fctncalling.lab.forge.own_api.own_forge import COVERAGE_PAGE, SAID
-from fctncalling.lab.own_api.load import load_api
+from fctncalling.lab.own_api.api_part import require_offered
 from fctncalling.specification.api import SpecificationError
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
@@ -68,7 +68,9 @@ def _forged(
         file = folder / f"forged_{num_tasks}.jsonl"
         words = ["forge", "--api", settings.spec, "--output", str(file)]
         words += ["--num_tasks", str(num_tasks), "--held_out", str(num_held_out)]
-        words += ["--seed", str(settings.seed)]
+        words += ["--seed", str(settings.seed), "--offered", str(settings.offered)]
+        for flag in ("operations", "tags"):
+            words += [f"--{flag}", *values] if (values := getattr(settings, flag)) else []
         for flag in ("scenarios", "kinds", "phrases"):
             if (value := getattr(settings, flag)) is not None:
                 words += [f"--{flag}", str(value)]
@@ -121,7 +123,8 @@ def require_specification(settings: AdaptSettings) -> None:
     """Raise AdaptError, before anything is loaded or trained, where the SPEC cannot be read."""
     if settings.tasks is None:
         try:
-            load_api(settings.spec, scenarios=settings.scenarios)
+            require_offered(settings.offered)
+            settings.api()
         except SpecificationError as error:
             raise AdaptError(str(error)) from None
 

@@ -49,6 +49,7 @@ from fctncalling.lab.forge.multi_turn.dials import CLASS_WEIGHTS, class_combinat
 from fctncalling.lab.forge.official_guard import OfficialGuard
 from fctncalling.lab.forge.own_api import add_own_arguments, run_own
 from fctncalling.lab.forge.report import write_report
+from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.specification.api import SpecificationError
 
 REFUSALS = (InputError, OutputConflict, SpecificationError, TaskError, ForgeFailure, OSError)
@@ -164,7 +165,8 @@ def _refuse_flags_of_bfcl(args: argparse.Namespace) -> None:
 def _require_api(args: argparse.Namespace) -> None:
     """Raise InputError for a flag of one's own API without the API."""
     files = ("scenarios", "kinds", "phrases", "write_phrases", "from_logs")
-    for flag in (*files, "held_out", "paraphrase"):
+    changed = ["offered"] * (args.offered != MOST_OFFERED)
+    for flag in (*files, "held_out", "paraphrase", "operations", "tags", *changed):
         if getattr(args, flag):
             raise InputError(f"--{flag}: belongs to your own API: expected --api SPEC too")
 

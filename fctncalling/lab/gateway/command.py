@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     servers = "vLLM servers, comma-separated, that sample; --model is then the tokenizer's folder"
     longest = "longest prompt and answer; default: the model's context, 4096 at most"
     idle = "seconds without a request after which a session is invalid; default: %(default)g"
+    offered = "offer a request's N tools that its users' words fit best; default: all it brings"
     scoring = "scores sessions that got no reward: (messages, token rows) -> number"
     unpaid = "reward of sessions that got none; default: they are invalid"
     add("--model", str, "FOLDER", "folder of a model; default: the embedded one")
@@ -66,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--max_new_tokens", int, "N", "longest answer; default: 256", 256)
     add("--max_episode_tokens", int, "N", longest)
+    add("--offered", int, "N", offered)
     add("--parallel", int, "N", "answers at once; default: 16", 16)
     add("--session_timeout_s", float, "S", idle, 900.0)
     add("--reward", str, "MODULE:FUNCTION", scoring)
@@ -107,6 +109,7 @@ def _serve(args: argparse.Namespace) -> int:
         session_timeout_s=args.session_timeout_s,
         missing_reward=args.missing_reward,
         token=args.token,
+        offered=args.offered,
         seed=args.seed,
     )
     sampler, over = Sampler(args.parallel), threading.Event()
@@ -196,7 +199,12 @@ def _check(args: argparse.Namespace) -> None:
         raise ValueError(f"--missing_reward: got {args.missing_reward}, expected a number")
     if not args.session_timeout_s > 0:
         raise ValueError(f"--session_timeout_s: got {args.session_timeout_s:g}, expected seconds")
-    for name, low in (("max_new_tokens", 1), ("parallel", 1), ("max_episode_tokens", 2)):
+    for name, low in (
+        ("max_new_tokens", 1),
+        ("parallel", 1),
+        ("max_episode_tokens", 2),
+        ("offered", 1),
+    ):
         value = getattr(args, name)
         if value is not None and value < low:
             raise ValueError(f"--{name}: got {value}, expected at least {low}")

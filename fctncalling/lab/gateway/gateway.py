@@ -26,6 +26,7 @@ from fctncalling.lab.gateway.chat_messages import ContextCallForm, function_docs
 from fctncalling.lab.gateway.completion_request import CompletionRequest
 from fctncalling.lab.gateway.gateway_error import GatewayError, invalid_field
 from fctncalling.lab.gateway.gateway_session import NO_REWARD, GatewaySession, SessionTask
+from fctncalling.lab.gateway.offered_tools import with_offered_tools
 from fctncalling.lab.gateway.openai_answers import AnsweredRequest, answer_message
 from fctncalling.lab.gateway.rendering import RenderedPrompt, find_continued_action, render_messages
 from fctncalling.lab.gateway.sampler import Sampler, SamplingJob
@@ -52,6 +53,7 @@ class GatewaySettings:
     max_actions: int = 1000  # of a session
     missing_reward: float | None = None  # of a session that got none; None: it is invalid
     token: str = ""  # that opens sessions; "": anybody who reaches the port does
+    offered: int | None = None  # tools that a request is offered at most; None: all it brings
     opens_on_use: bool = True  # a session begins with its first request, else by `open` alone
     seed: int = 0
 
@@ -140,6 +142,7 @@ class Gateway:
         self, session: GatewaySession, request: CompletionRequest, on_token: OnToken | None = None
     ) -> AnsweredRequest:
         """Sample the choices of a request and record them; GatewayError where that fails."""
+        request = with_offered_tools(request, self.settings.offered)
         given = (None, self.settings.temperature)
         if self.settings.fixed_temperature and request.temperature not in given:
             ignored = (*request.ignored, "temperature")

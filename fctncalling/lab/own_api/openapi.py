@@ -182,7 +182,9 @@ class _Operations:
                 self.notes.add(f"{where}: {each.name} is twice: the body's is {name}")
             arguments[name] = replace(each, name=name)
         origin = self._origins.of(operation.method, operation.path, (given, operation.item))
-        return [*arguments.values()], {**origin, **({"body": media_type} if media_type else {})}
+        tags = text_list(given.get("tags"))
+        more = {"body": media_type, "tags": tags}
+        return [*arguments.values()], {**origin, **{key: e for key, e in more.items() if e}}
 
     def _parameters(self, listed: Any, where: str) -> Iterator[OperationArgument]:
         for given in as_list(self._references.followed(listed, where)[0]):

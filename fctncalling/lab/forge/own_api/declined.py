@@ -16,6 +16,7 @@ from fctncalling.lab.own_api.words.request_text import SaidCall, request_text, s
 from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 
 _NEVER = r"(?!)"
+LEFT_OUT_SHARE = 0.3  # of requests to decline, where an API has more functions than a task offers
 _TOO_WIDE = frozenset({"look", "change", "tell"})  # families that a near miss may be served by
 
 
@@ -38,6 +39,8 @@ def _outside(part: str) -> tuple[OutOfScopeRequests, ...]:
 
 def out_of_scope_draft(api: AskableApi, rng: Random) -> RequestDraft:
     """Return a request that no function on offer serves."""
+    if not api.offers.choice.takes_all and rng.random() < LEFT_OUT_SHARE:
+        return _left_out(api, rng)
     roll = rng.random()
     if roll < 0.26:
         return _from_outside(api, rng, "faq")
@@ -47,7 +50,7 @@ def out_of_scope_draft(api: AskableApi, rng: Random) -> RequestDraft:
         return _about_own_thing(api, rng)
     if roll < 0.96:
         return _other_act(api, rng)
-    return _left_out(api, rng)  # few: a list of functions of its own is read anew in training
+    return _left_out(api, rng)  # few of a small API: training reads another list anew
 
 
 def _from_outside(api: AskableApi, rng: Random, part: str) -> RequestDraft:
@@ -57,12 +60,19 @@ def _from_outside(api: AskableApi, rng: Random, part: str) -> RequestDraft:
 
 def _rows_unserved(api: AskableApi, part: str) -> list[OutOfScopeRequests]:
     """Return the rows that no words of the API speak of."""
-    everything = " ".join(words.all_words for words in api.words.values())
-    everything = re.sub(r"\b(?:out of|in|in any) order\b", "", everything)
-    rows = [row for row in _outside(part) if not row.unless.search(everything)]
-    if not rows:
+    if not (rows := _unserved(api)[part]):
         raise NoTaskDrawn("everything might be served")
     return rows
+
+
+@cache
+def _unserved(api: AskableApi) -> dict[str, list[OutOfScopeRequests]]:
+    everything = " ".join(words.all_words for words in api.words.values())
+    everything = re.sub(r"\b(?:out of|in|in any) order\b", "", everything)
+    return {
+        part: [row for row in _outside(part) if not row.unless.search(everything)]
+        for part in ("faq", "foreign", "near")
+    }
 
 
 _OPENINGS = (
@@ -93,7 +103,8 @@ def _about_own_thing(api: AskableApi, rng: Random) -> RequestDraft:
     words = _with_thing(api, rng)
     request = rng.choice(rng.choice(_rows_unserved(api, "near")).requests)
     mood = _mood_of(request)
-    return RequestDraft(_said_of_thing(api, words, request, mood, rng), [], source="near")
+    text = _said_of_thing(api, words, request, mood, rng)
+    return RequestDraft(text, [], source="near", about=words.doc.name)
 
 
 def _mood_of(request: str) -> str:
@@ -111,25 +122,30 @@ def _other_act(api: AskableApi, rng: Random) -> RequestDraft:
     primary = words.primary
     assert primary is not None
     shape = _shape(words, primary)
-    taking = [
-        name
-        for name, each in api.words.items()
-        if any(_shape(each, parameter) == shape for parameter in each.kinds)
-    ]
-    served = {family for name in taking for family in act_families(api.acts[name])}
-    served |= {"look"} if any(words.verb in _LOOKS for words in api.words.values()) else set()
+    served = {family for name in _taking(api)[shape] for family in act_families(api.acts[name])}
+    served |= {"look"} if _looks(api) else set()
     served |= {"pay"} if "claim" in served else set()  # money back is asked for by a claim
-    own = {act.name for each in api.acts.values() for act in each}
-    others = [
-        act for act in act_table() if _fits(act, words) and act.family not in served | _TOO_WIDE
-    ]
-    others = [act for act in others if act.name not in own]
+    served |= _TOO_WIDE
+    others = [act for act in _foreign_acts(api) if _fits(act, words) and act.family not in served]
     if not others:
         raise NoTaskDrawn("every act might be served")
     act = rng.choice(others)
     mood = rng.choice([mood for mood in act.phrases if _usable(act, mood)])
     phrase = rng.choice(_usable(act, mood))
-    return RequestDraft(_said_of_thing(api, words, phrase, mood, rng), [], source=f"not {act.name}")
+    text = _said_of_thing(api, words, phrase, mood, rng)
+    return RequestDraft(text, [], source=f"not {act.name}", about=words.doc.name)
+
+
+@cache
+def _foreign_acts(api: AskableApi) -> list[Act]:
+    """Return the acts that no function of an API is."""
+    own = {act.name for each in api.acts.values() for act in each}
+    return [act for act in act_table() if act.name not in own]
+
+
+@cache
+def _looks(api: AskableApi) -> bool:
+    return any(words.verb in _LOOKS for words in api.words.values())
 
 
 _LOOKS = frozenset("get show list find search tell look check".split())
@@ -150,10 +166,14 @@ def _shape(words: FunctionWords, parameter: str) -> str:
 
 
 def _with_thing(api: AskableApi, rng: Random) -> FunctionWords:
-    things = [w for name in api.names if (w := api.words[name]).primary and _is_thing(w)]
-    if not things:
+    if not (things := _things(api)):
         raise NoTaskDrawn("no things")
     return rng.choice(things)
+
+
+@cache
+def _things(api: AskableApi) -> list[FunctionWords]:
+    return [words for name in api.names if _is_thing(words := api.words[name])]
 
 
 def _is_thing(words: FunctionWords) -> bool:
@@ -172,20 +192,36 @@ def _said_of_thing(
 
 
 def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
-    """Return a request whose function is not offered; none where another might do."""
+    """Return a request whose function is not offered, nor another that might do."""
     function = rng.choice(api.names)
-    if any(_alike(api, function, other) for other in api.words if other != function):
+    alike = _alike(api, function)
+    if alike and api.offers.choice.takes_all:
         raise NoTaskDrawn("another function might do")
     call = draw_call(api, function, rng)
     frame: RequestFrame = draw_frame(api, call, rng)
     text = request_text([said_call(api.words[function], frame, call.arguments, rng)], rng)
-    return RequestDraft(text, [], [frame], left_out=function, source="left out")
+    hidden = (function, *alike)
+    return RequestDraft(text, [], [frame], left_out=hidden, source="left out", about=function)
 
 
-def _alike(api: AskableApi, one: str, other: str) -> bool:
-    """Return whether two functions do what belongs to one family with things of one sort."""
-    families = act_families(api.acts[one]) & act_families(api.acts[other])
-    if not families and api.acts[one] and api.acts[other]:
-        return False
-    shapes = [{_shape(w, p) for p in w.kinds} for w in (api.words[one], api.words[other])]
-    return bool(shapes[0] & shapes[1]) or api.words[one].noun == api.words[other].noun
+@cache
+def _alike(api: AskableApi, function: str) -> tuple[str, ...]:
+    """Return the functions that do what belongs to one family with things of one sort."""
+    words, families = api.words[function], act_families(api.acts[function])
+    found = {name for parameter in words.kinds for name in _taking(api)[_shape(words, parameter)]}
+    found |= {name for name in api.words if api.words[name].noun == words.noun}
+    return tuple(
+        name
+        for name in sorted(found - {function})
+        if families & act_families(api.acts[name]) or not (api.acts[name] and api.acts[function])
+    )
+
+
+@cache
+def _taking(api: AskableApi) -> dict[str, list[str]]:
+    """Return the functions that take a value of each shape."""
+    found: dict[str, list[str]] = {}
+    for name, words in api.words.items():
+        for shape in {_shape(words, parameter) for parameter in words.kinds}:
+            found.setdefault(shape, []).append(name)
+    return found

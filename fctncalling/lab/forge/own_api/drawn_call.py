@@ -9,10 +9,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from random import Random
 from typing import Any
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
+from fctncalling.lab.forge.own_api.offers import FunctionOffers
+from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
 from fctncalling.lab.own_api.words.clauses import CHANGES, ordered_parameter_pairs
@@ -29,7 +32,7 @@ from fctncalling.lab.own_api.words.vocabulary import singular, spaced_words
 from fctncalling.specification.api import OwnApi
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # what is found of it once is kept by its identity
 class AskableApi:
     """API with argument kinds and request phrases, and why some functions are not asked for."""
 
@@ -37,13 +40,13 @@ class AskableApi:
     words: Mapping[str, FunctionWords]
     frames: Mapping[str, Sequence[RequestFrame]]  # of the part that is made
     acts: Mapping[str, Sequence[Act]]
-    docs: tuple[dict[str, Any], ...]  # as entries have them
+    offers: FunctionOffers
     unasked: Mapping[str, str]  # function -> why no request can be made for it
     left_out: Mapping[tuple[str, str], str]  # parameter -> why it is in no request
     thrown_away: Counter[str]
     held_out: bool
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The functions that can be asked for."""
         return tuple(name for name in self.words if name not in self.unasked)
@@ -55,8 +58,13 @@ def askable_api(
     own_phrases: Mapping[str, Sequence[RequestFrame]],
     *,
     held_out: bool = False,
+    offered: int = MOST_OFFERED,
 ) -> AskableApi:
-    """Return an API with its words; the user's own phrases stand before ours."""
+    """Return an API with its words; the user's own phrases stand before ours.
+
+    `offered`: how many functions a task offers at most.
+    """
+    offers = FunctionOffers(api, offered)
     own: dict[str, dict[str, ArgumentKind]] = {doc.name: {} for doc in api.functions}
     for (function, name), kind in kinds.items():
         own[function][name] = kind
@@ -72,11 +80,8 @@ def askable_api(
         words,
         frames,
         {name: acts_of_function(each) for name, each in words.items()},
-        tuple(
-            {"name": doc.name, "description": doc.description, "parameters": doc.parameters}
-            for doc in api.functions
-        ),
-        _unasked(words),
+        offers,
+        _unasked(words) | offers.too_long(),
         {key: _why(kind) for key, kind in kinds.items() if not kind.can_be_asked},
         gone,
         held_out,
@@ -109,8 +114,9 @@ class RequestDraft:
     calls: Sequence[DrawnCall]
     frames: Sequence[RequestFrame] = ()
     missing: str = ""  # the parameter that is not said
-    left_out: str = ""  # the function that is not offered
+    left_out: Sequence[str] = ()  # the function that is not offered, and those like it
     source: str = ""
+    about: str = ""  # the function that a request to be declined is near to
     turns: Sequence[str] = ()  # what the user says, turn by turn, where there are several
     turn_calls: Sequence[Sequence[str]] = ()
     scenario: dict[str, Any] = field(default_factory=dict)

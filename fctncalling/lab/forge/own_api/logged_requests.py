@@ -76,7 +76,9 @@ class LoggedRequests:
         if key in self._seen:
             raise Unreadable("is there twice")
         category = "multiple" if len(calls) == 1 else "parallel_multiple"
-        entry = draft_entry(self._api, draft, category, self.count)
+        text = "\n".join(str(each["content"]) for each in messages if each["role"] == "user")
+        offer = self._api.offers.chosen(text, [each.function for each in draft.calls])
+        entry = draft_entry(self._api, draft, category, self.count, offer)
         entry["question"] = [messages]
         if fault := draft_fault(entry, draft):
             raise Unreadable(fault)

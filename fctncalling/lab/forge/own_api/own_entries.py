@@ -25,6 +25,7 @@ from fctncalling.lab.forge.forged_entry import (
 )
 from fctncalling.lab.forge.own_api.declined import out_of_scope_draft
 from fctncalling.lab.forge.own_api.drawn_call import AskableApi, RequestDraft
+from fctncalling.lab.forge.own_api.offers import OfferedFunctions
 from fctncalling.lab.forge.own_api.own_multi_turn import multi_turn_draft, multi_turn_fault
 from fctncalling.lab.forge.own_api.own_single_turn import (
     functions_weighted_by_askable_values,
@@ -74,18 +75,31 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
         except NoTaskDrawn as fault:
             thrown[str(fault)] += 1
             continue
-        entry = draft_entry(api, draft, category, index)
+        offer = _offer(api, draft, rng)
+        if not {call.function for call in draft.calls} <= {each["name"] for each in offer.docs}:
+            thrown["its functions have no room in one prompt"] += 1
+            continue
+        entry = draft_entry(api, draft, category, index, offer)
         if why := multi_turn_fault(api, draft) if draft.turns else draft_fault(entry, draft):
             thrown[why] += 1
             continue
-        return ForgedEntry(entry, _difficulty(draft, entry), _provenance(draft), thrown)
+        provenance = {**_provenance(draft), **offer.provenance()}
+        return ForgedEntry(entry, _difficulty(draft, entry), provenance, thrown)
     most = ", ".join(f"{count} {each}" for each, count in thrown.most_common(3))
     lacks_state = category == "multi_turn_base" and not api.api.scenarios
     cure = "; --scenarios FILE gives states to begin from" * lacks_state
     raise NoTaskDrawn(f"{category}: no task after {_TRIES} drafts ({most}){cure}")
 
 
-def draft_entry(api: AskableApi, draft: RequestDraft, category: str, index: int) -> dict[str, Any]:
+def _offer(api: AskableApi, draft: RequestDraft, rng: Random) -> OfferedFunctions:
+    called = [call.function for call in draft.calls]
+    text = "\n".join(draft.turns or (draft.question,))
+    return api.offers.drawn(text, called, rng, about=draft.about, without=draft.left_out)
+
+
+def draft_entry(
+    api: AskableApi, draft: RequestDraft, category: str, index: int, offer: OfferedFunctions
+) -> dict[str, Any]:
     """Return a draft as an entry of a file."""
     if draft.turns:
         name = str(api.api.tool_class).replace(":", ".")
@@ -96,12 +110,12 @@ def draft_entry(api: AskableApi, draft: RequestDraft, category: str, index: int)
             "initial_config": {name.rsplit(".", 1)[-1]: draft.scenario},
             "ground_truth": [list(calls) for calls in draft.turn_calls],
             ONE_CALL_A_STEP: True,
+            **({"function": offer.docs} if offer.how else {}),
         }
-    docs = [doc for doc in api.docs if doc["name"] != draft.left_out]
     entry: dict[str, Any] = {
         "id": f"{'clarify_missing' if category == 'clarify' else category}_{index}",
         "question": [[{"role": "user", "content": draft.question}]],
-        "function": docs,
+        "function": offer.docs,
     }
     if draft.calls:
         entry["ground_truth"] = [call.accepted() for call in draft.calls]
@@ -174,7 +188,7 @@ def _provenance(draft: RequestDraft) -> dict[str, Any]:
         "frames": [f"{frame.source}/{frame.mood}: {frame.text}" for frame in draft.frames],
         "said": [sorted(call.arguments) for call in draft.calls],
     }
-    for name in ("missing", "left_out", "source"):
+    for name in ("missing", "source"):
         if value := getattr(draft, name):
             told[name] = value
-    return told
+    return told | ({"left_out": draft.left_out[0]} if draft.left_out else {})

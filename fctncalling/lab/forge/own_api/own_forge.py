@@ -26,9 +26,12 @@ from fctncalling.lab.forge.forge_run import (
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn
 from fctncalling.lab.forge.own_api.drawn_call import AskableApi, askable_api, optional_shares
 from fctncalling.lab.forge.own_api.logged_requests import LoggedRequests
+from fctncalling.lab.forge.own_api.offers import count_offers, offers_line
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
 from fctncalling.lab.forge.own_api.own_single_turn import can_be_missing
 from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
+from fctncalling.lab.own_api.api_part import add_offer_arguments, part_of_api, require_offered
+from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.kinds.find import guessed_kind_notes
 from fctncalling.lab.own_api.load import load_api
@@ -137,7 +140,7 @@ def _escaped(text: str) -> str:
 
 def _notes(api: AskableApi) -> list[str]:
     kinds = {(name, p): k for name, words in api.words.items() for p, k in words.kinds.items()}
-    return [*api.api.notes, *guessed_kind_notes(kinds)]
+    return [*api.offers.notes(), *api.api.notes, *guessed_kind_notes(kinds)]
 
 
 def _lines(ledger: Path) -> list[dict[str, Any]]:
@@ -178,7 +181,7 @@ class OwnForgeRun(BaseForgeRun):
         )
 
 
-OWN_VERSION = 6
+OWN_VERSION = 7
 """Raised where the same seed gives other tasks than before."""
 
 
@@ -192,6 +195,7 @@ class OwnForgeSettings:
     api: OwnApi
     files: tuple[tuple[str, Path | None], ...] = ()  # flag -> file
     held_out: bool = False
+    offered: int = MOST_OFFERED
     paraphrased: bool = False
 
     def counts(self) -> dict[str, int]:
@@ -212,6 +216,7 @@ class OwnForgeSettings:
             "seed": self.seed,
             "categories": list(self.categories),
             "held_out": self.held_out,
+            "offered": self.offered,
             "paraphrased": self.paraphrased,
             **{flag: None if path is None else _hash(path) for flag, path in self.files},
         }
@@ -227,13 +232,15 @@ MOST_GUESSES_TOLD = 8
 
 def add_own_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of an own API."""
-    add = parser.add_argument_group("tasks of your own API").add_argument
+    group = parser.add_argument_group("tasks of your own API")
+    add = group.add_argument
     add(
         "--api",
         metavar="SPEC",
         help="your own functions: module:Class, an OpenAPI document or tool schemas "
         "(FILE.yaml, FILE.json), mcp:COMMAND or mcp:URL",
     )
+    add_offer_arguments(group)
     states = "states of a Python class to begin from: a JSON list of what its _load_scenario takes"
     add("--scenarios", type=Path, metavar="FILE", help=states)
     add("--kinds", type=Path, metavar="FILE", help="kinds of values, where they are guessed wrong")
@@ -261,10 +268,12 @@ def add_own_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_own(args: argparse.Namespace) -> int:
     """Make the tasks, their ledger and the coverage table; return 0."""
+    require_offered(args.offered)
     api = load_api(args.api, scenarios=args.scenarios)
+    api = part_of_api(api, args.operations, args.tags)
     kinds = argument_kinds(api, args.kinds)
     phrases = read_phrases(args.phrases, api, kinds) if args.phrases else {}
-    askable = askable_api(api, kinds, phrases)
+    askable = askable_api(api, kinds, phrases, offered=args.offered)
     if not askable.names:
         first = next(iter(askable.unasked.items()), ("", "it has no function"))
         raise InputError(f"{args.api}: nothing can be asked for: {first[0]}: {first[1]}")
@@ -277,7 +286,7 @@ def run_own(args: argparse.Namespace) -> int:
         _write_logged(LoggedRequests(args.from_logs, askable), args.from_logs, args.output)
     report = [_made(args, api, askable, args.output, args.num_tasks)]
     if args.held_out:
-        rest = askable_api(api, kinds, phrases, held_out=True)
+        rest = askable_api(api, kinds, phrases, held_out=True, offered=args.offered)
         path = args.output.with_name(f"{args.output.name}.held_out.jsonl")
         report.append(_made(args, api, rest, path, args.held_out))
     print(json.dumps(report, indent=2) if args.json else "\n".join(map(_line, report)))
@@ -294,6 +303,7 @@ def _made(
         api,
         tuple((flag, getattr(args, flag)) for flag in _FLAGS),
         askable.held_out,
+        args.offered,
         paraphrased=args.paraphrase is not None,
     )
     files = ForgeFiles(output, settings.record())
@@ -308,7 +318,7 @@ def _made(
     page = output.with_name(f"{output.name}{COVERAGE_PAGE}")
     coverage = Coverage(askable, files.ledger)
     page.write_text(coverage.page(), encoding="utf-8")
-    totals = files.summary()["totals"]
+    totals = files.summary()["totals"] | {"offers": count_offers(_lines(files.ledger))}
     runs_class = api.tool_class is not None and "multi_turn_base" in settings.categories
     runs = f"fctncalling train --dataset_path {output} --allow_task_tools"
     more: dict[str, object] = {"api": api.summary(), "left_out": dict(api.left_out)}
@@ -376,12 +386,13 @@ def _told(api: AskableApi) -> list[str]:
 
 def _line(report: Mapping[str, object]) -> str:
     thrown = report["thrown_away"]
-    covered = report["covered"]
+    covered, offers = report["covered"], report["offers"]
     assert isinstance(thrown, dict)
     assert isinstance(covered, dict)
+    assert isinstance(offers, dict)
     told = ", ".join(f"{count} {why}" for why, count in sorted(thrown.items())) or "none"
     return (
         f"{report['tasks']} tasks in {report['output']}; coverage: {report['coverage']}; "
-        f"drafts thrown away: {told}\n{coverage_line(covered)}\n{report['api']}"
-        + (f"\nnext: {report['next']}" if "next" in report else "")
+        f"drafts thrown away: {told}\n{coverage_line(covered)}\n{offers_line(offers)}"
+        f"{report['api']}" + (f"\nnext: {report['next']}" if "next" in report else "")
     )

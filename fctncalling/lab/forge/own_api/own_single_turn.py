@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -252,6 +253,7 @@ def with_back_reference(frame: RequestFrame, words: FunctionWords, rng: Random) 
     return replace(frame, text=frame.text.replace(f"{{{words.primary}}}", text))
 
 
+@cache
 def functions_weighted_by_askable_values(api: AskableApi) -> tuple[str, ...]:
     """Return the functions as often as they have values that may go unsaid, thrice at most."""
     counts = {
