@@ -75,7 +75,7 @@ def imperative(description: str, name: str) -> str:
     if re.match(r"(?:how|what|where|when|which|who|whose|whether)\b", sentence, re.I):
         return f"tell me {_lower(sentence)}"
     if re.match(r"[^.!:;]*\?", description.strip()):
-        has_verb = spaced_words(name).split(" ")[0] in _verbs()
+        has_verb = spaced_words(name).split(" ")[0] in known_verbs()
         return (has_verb and _of_name(name, "")) or f"tell me about the {spaced_words(name)}"
     if first.lower() in ("we", "you", "they", "it", "this", "use"):
         return _of_name(name, "") or sentence
@@ -102,6 +102,19 @@ _STATEMENT = re.compile(
 )
 _MORE_VERBS = frozenset(
     """
+    acknowledge append archive associate attest authenticate await backfill batch bind boost bulk
+    capture clone commit configure crop debug decode decrypt demote deploy detach detect disable
+    disassociate disconnect dismiss duplicate embed encode encrypt enqueue escalate establish
+    evaluate execute expand expire finalize finalise flag flush force freeze hash hide highlight
+    impersonate increment index initiate initialize instantiate invalidate invoke kick label launch
+    leave like link login logout map match migrate moderate modify mute obtain override overwrite
+    patch perform pin ping poll preview process provision purge push rank reactivate reassign rebuild
+    recalculate recreate redeliver refresh regenerate seek remap render reorder replay reprocess resend
+    resize resubmit resubscribe retry revert revise roll rotate sample scan score seal send set sign
+    simulate snooze spawn star stream subscribe switch sync synchronize tag tokenize toggle
+    transcribe transform transition trash trigger unarchive unassign unban unblock undelete unfollow
+    unfreeze unhide uninstall unlike unlink unlock unmap unmute unpin unpublish unset unshare unstar
+    untag unwatch upsert validate vote watch whitelist wipe
     accept activate add admit adopt advance allocate allow answer append apply appoint approve
     arrange ask assign attach authorise authorize award ban begin bill block book borrow bring
     build buy calculate call cancel change charge check choose claim clean clear close collect
@@ -126,17 +139,22 @@ _MORE_VERBS = frozenset(
 PARTICLES = frozenset("up out back off in on down away over".split())
 
 
+_ARTICLES = frozenset("a an the all your multiple existing".split())
+
+
 def _is_verb(first: str, rest: str) -> bool:
     """Return whether a sentence's first word is what is done, not a thing: "Beds of a ward"."""
     if not re.match(r"[a-z-]+$", first.lower()):
         return True  # of another language or form: it stays as it is
     of = rest.partition(" ")[0]
     is_thing = of == "of" or (of == "for" and first.lower() in ("offer", "order", "request"))
-    return base_verb(first) in _verbs() and not is_thing
+    if of in _ARTICLES:  # "Snooze an incident": what has an object is a verb
+        return True
+    return base_verb(first) in known_verbs() and not is_thing
 
 
 @cache
-def _verbs() -> frozenset[str]:
+def known_verbs() -> frozenset[str]:
     """Return the verbs that our own imperatives begin with, and further ones."""
     phrases = [
         each for row in word_table("acts").values() for each in split_phrases(row.get("do", ""))
@@ -151,7 +169,7 @@ _NO_VERBS = frozenset(
 
 def _base_of_verb(found: re.Match[str]) -> str:
     base = base_verb(found[0])
-    return base if base in _verbs() else found[0]
+    return base if base in known_verbs() else found[0]
 
 
 def _of_gerund(word: str) -> str:
@@ -159,13 +177,13 @@ def _of_gerund(word: str) -> str:
     stem = word.lower().removesuffix("ing")
     if stem == word.lower():
         return ""
-    return next((each for each in (stem, f"{stem}e", stem[:-1]) if each in _verbs()), "")
+    return next((each for each in (stem, f"{stem}e", stem[:-1]) if each in known_verbs()), "")
 
 
 def _verb_of_name(name: str) -> str:
     """Return the verb that a name begins or ends with; what is a thing is shown, or organised."""
     words = spaced_words(name).split(" ")
-    verbs = [each for each in (words[0], words[-1]) if each in _verbs()]
+    verbs = [each for each in (words[0], words[-1]) if each in known_verbs()]
     if not verbs and len(words) == 1:
         return "organise" if words[0] == singular(words[0]) else "show me"
     looks = not verbs or verbs[0] in ("get", "show", "fetch", "read", "view", "tell", "list")
@@ -175,11 +193,11 @@ def _verb_of_name(name: str) -> str:
 def _of_name(name: str, thing: str) -> str:
     """Return a name's words as an imperative: "give up the plot"; "" where it has no verb."""
     verb, *rest = spaced_words(name).split(" ")
-    if rest and verb not in _verbs():  # "minibar_add"; a thing is organised: "late_checkout"
+    if rest and verb not in known_verbs():  # "minibar_add"; a thing is organised: "late_checkout"
         words = [verb, *rest]
-        verb, rest = (rest[-1], words[:-1]) if rest[-1] in _verbs() else ("organise", words)
+        verb, rest = (rest[-1], words[:-1]) if rest[-1] in known_verbs() else ("organise", words)
     if not rest:
-        return f"{verb} {thing}".strip() if verb in _verbs() else ""
+        return f"{verb} {thing}".strip() if verb in known_verbs() else ""
     at = 1 if rest[0] in PARTICLES else 0
     return " ".join([verb, *rest[:at], *(["the", *rest[at:]] if rest[at:] else [])])
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from fctncalling.data.types import FunctionDoc
 from fctncalling.lab.own_api.kinds import ArgumentKind
@@ -14,6 +15,13 @@ from fctncalling.lab.own_api.words.doc_sentence import (
     first_sentence,
     imperative,
     object_noun,
+)
+from fctncalling.lab.own_api.words.operation import (
+    SpokenOperation,
+    SpokenParameter,
+    operation_of_path,
+    read_operation,
+    spoken_name,
 )
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
@@ -29,7 +37,10 @@ PEOPLE = frozenset(
     "sender assignee participant attendee borrower host organizer organiser worker visitor friend "
     "name people invitee buyer seller agent staff adopter".split()
 )
-_ID_ENDS = frozenset("id ids number no uuid identifier key ref nr num".split())
+_ID_ENDS = frozenset("id ids gid uid guid sid number no uuid identifier key ref nr num".split())
+_GENERIC = frozenset("id gid uid uuid guid sid key identifier slug".split())
+_BOUND = frozenset("identifier free_text person_name place email integer url".split())
+_NAMING = frozenset("identifier person_name place email".split())
 _OTHER_ENDS = frozenset("code name slug".split())
 _UNITS = frozenset(
     "kg g km m cm mm eur usd gbp euros dollars minutes hours days percent pct celsius "
@@ -53,11 +64,64 @@ class FunctionWords:
 
     doc: FunctionDoc
     kinds: Mapping[str, ArgumentKind]
+    origin: Mapping[str, Any] = field(default_factory=dict)  # see `OwnApi.origins`
 
     @cached_property
     def sentence(self) -> str:
         """What it does, as an imperative."""
-        return imperative(self.doc.description, self.doc.name)
+        of_path = operation_of_path(self.method, self.path)
+        if of_path and not self.doc.description.strip():
+            return of_path
+        sentence = imperative(self.doc.description, self.doc.name)
+        nouns = {singular(word) for word in spaced_words(f"{self.doc.name} {self.path}").split()}
+        is_other = re.match(r"(?:show|tell) me |organise ", sentence) and not nouns & {
+            singular(word) for word in spaced_words(sentence).split()
+        }
+        return of_path if of_path and is_other else sentence
+
+    @property
+    def method(self) -> str:
+        """The HTTP method of an operation; "" for other functions."""
+        return str(self.origin.get("method", ""))
+
+    @property
+    def path(self) -> str:
+        """The path of an operation; "" for other functions."""
+        return str(self.origin.get("path", "")).partition("#")[0].partition("?")[0]
+
+    @cached_property
+    def operation(self) -> SpokenOperation | None:
+        """What its sentence, path and parameters say that it does; None where they say nothing."""
+        sentence = re.sub(r"^(show|tell|give) me ", r"\1 ", self.sentence)
+        if re.match(r"(?:tell|show) (?:how|wh|if)", sentence):
+            return None
+        parameters = [
+            each
+            for name, kind in self.kinds.items()
+            if kind.kind in _BOUND
+            and ((each := self._spoken(name)).in_path or (kind.required and kind.kind in _NAMING))
+        ]
+        names = [self.doc.name, self.path, *self.kinds]
+        known = {word for name in names for word in spaced_words(name).split()}
+        known |= {singular(word) for word in known}
+        return read_operation(sentence, self.method, self.path, parameters, known)
+
+    def _spoken(self, name: str) -> SpokenParameter:
+        own = self.origin.get("parameters", {}).get(name, {})
+        mark = f"{{{own.get('name')}}}"
+        before, at, behind = self.path.partition(mark)
+        in_path = bool(at) and own.get("in") == "path"
+        nouns = [each for each in self.nouns(name) if each != "one"]
+        parts = before.rstrip("/").split("/")
+        if in_path and parts[-1] and "{" not in parts[-1] and not behind.startswith(("/{", ",")):
+            of_path = singular(spoken_name(parts[-1]))
+            is_generic = spaced_words(name) in _GENERIC | {"name", "code", "number"}
+            nouns = [of_path, *nouns] if is_generic else [*nouns, of_path]
+        if spaced_words(name) in _GENERIC:
+            nouns.append("one")
+        nouns = [singular(spoken_name(each)) for each in nouns]
+        is_last = in_path and not behind.strip("/")
+        return SpokenParameter(name, tuple(dict.fromkeys(nouns or ["one"])), in_path, is_last)
 
     @cached_property
     def verb(self) -> str:
@@ -92,7 +156,7 @@ class FunctionWords:
     @cached_property
     def noun_of_sentence(self) -> str:
         """What its sentence or name is about, in the singular."""
-        return object_noun(self.sentence, self.doc.name)
+        return self.operation.head if self.operation else object_noun(self.sentence, self.doc.name)
 
     @cached_property
     def object_of_name(self) -> str:
