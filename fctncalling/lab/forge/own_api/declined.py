@@ -116,7 +116,7 @@ def _other_act(api: AskableApi, rng: Random) -> RequestDraft:
         for name, each in api.words.items()
         if any(_shape(each, parameter) == shape for parameter in each.kinds)
     ]
-    served = {family for name in taking for family in act_families(api.acts[name])}
+    served = {family for name in taking for family in act_families(api.words[name], api.acts[name])}
     served |= {"look"} if any(words.verb in _LOOKS for words in api.words.values()) else set()
     served |= {"pay"} if "claim" in served else set()  # money back is asked for by a claim
     own = {act.name for each in api.acts.values() for act in each}
@@ -184,7 +184,9 @@ def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
 
 def _alike(api: AskableApi, one: str, other: str) -> bool:
     """Return whether two functions do what belongs to one family with things of one sort."""
-    families = act_families(api.acts[one]) & act_families(api.acts[other])
+    families = act_families(api.words[one], api.acts[one]) & act_families(
+        api.words[other], api.acts[other]
+    )
     if not families and api.acts[one] and api.acts[other]:
         return False
     shapes = [{_shape(w, p) for p in w.kinds} for w in (api.words[one], api.words[other])]

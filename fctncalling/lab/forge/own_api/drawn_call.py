@@ -6,7 +6,6 @@ import datetime
 import hashlib
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -23,7 +22,6 @@ from fctncalling.lab.own_api.words.frames import (
     acts_of_function,
     frames_of_function,
     split_held_out_frames,
-    without_shared_frames,
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.vocabulary import singular, spaced_words
@@ -40,7 +38,6 @@ class AskableApi:
     docs: tuple[dict[str, Any], ...]  # as entries have them
     unasked: Mapping[str, str]  # function -> why no request can be made for it
     left_out: Mapping[tuple[str, str], str]  # parameter -> why it is in no request
-    thrown_away: Counter[str]
     held_out: bool
 
     @property
@@ -60,12 +57,13 @@ def askable_api(
     own: dict[str, dict[str, ArgumentKind]] = {doc.name: {} for doc in api.functions}
     for (function, name), kind in kinds.items():
         own[function][name] = kind
-    words = {doc.name: FunctionWords(doc, own[doc.name]) for doc in api.functions}
-    made = {name: frames_of_function(each) for name, each in words.items()}
-    kept, gone = without_shared_frames(made, words)
+    words = {
+        doc.name: FunctionWords(doc, own[doc.name], api.origins.get(doc.name, {}))
+        for doc in api.functions
+    }
     frames: dict[str, Sequence[RequestFrame]] = {}
-    for name, each in kept.items():
-        every = [*own_phrases.get(name, ()), *each]
+    for name, each in words.items():
+        every = [*own_phrases.get(name, ()), *frames_of_function(each)]
         frames[name] = split_held_out_frames(every)[held_out]
     return AskableApi(
         api,
@@ -78,7 +76,6 @@ def askable_api(
         ),
         _unasked(words),
         {key: _why(kind) for key, kind in kinds.items() if not kind.can_be_asked},
-        gone,
         held_out,
     )
 
@@ -122,7 +119,7 @@ _MOST_OPTIONAL = 3
 _WHOLE_MONTH_SHARE = 0.3  # of two days of which one is before the other
 _BARE_SHARE = 0.1  # of calls without demanded values that have no value at all
 _OWN_PHRASES_SHARE = 0.75  # of the tasks of a function that the user gave phrases
-_DOC_SHARE = 0.12
+_ACT_SHARE = 0.5
 _OPEN_KINDS = frozenset("identifier person_name free_text email phone url date datetime".split())
 _TRIES = 60
 
@@ -298,9 +295,9 @@ def draw_frame(
         return rng.choice(own)
     from_doc = [frame for frame in fitting if frame.source == "doc"]
     of_acts = [frame for frame in fitting if frame.source.startswith("act")]
-    if of_acts and (not from_doc or rng.random() >= _DOC_SHARE):
+    if of_acts and (not from_doc or rng.random() < _ACT_SHARE):
         return _by_mood(of_acts, rng)
-    return rng.choice(from_doc or fitting)
+    return _by_mood(from_doc or fitting, rng)
 
 
 def _by_mood(frames: list[RequestFrame], rng: Random) -> RequestFrame:

@@ -44,9 +44,16 @@ EXPLAINED = re.compile(r" that (?:was|is|are|were|has|have) | by (?:their|its|hi
 _PLAIN_VERB = re.compile(r"^[a-z]+$")
 
 
+_NEXT_SENTENCE = re.compile(
+    r"(?<=[a-z]) (?=(?:You|This|These|It|Note|Returns?|Within|If|When|Please|The|By default) [a-z])"
+)
+"""Where a line ends without a mark."""
+
+
 def first_sentence(description: str) -> str:
     """Return a description's first sentence, without brackets and without what it is a tool for."""
-    plain = re.sub(r"\s*\([^)]*\)|[`{}]|\*+", "", " ".join(_unmarked(description).split()))
+    plain = re.sub(r"\s*\([^)]*\)|[`{}[\]]|\*+", "", " ".join(_unmarked(description).split()))
+    plain = _NEXT_SENTENCE.split(plain, maxsplit=1)[0]
     # A colon or dash begins a list or an aside; a comma before "with" or a gerund one as well.
     head = re.split(
         r"(?<!incl)(?<!approx)(?<!\bno)(?<=\w)[.!?](?:\s|$)|[:;]\s| - | \u2013 ", plain, maxsplit=1
@@ -71,6 +78,7 @@ def imperative(description: str, name: str) -> str:
     sentence = first_sentence(description)
     if not sentence or len(sentence.split()) > 24:
         sentence = " ".join(sentence.split()[:12]) or spaced_words(name)
+    sentence = re.sub(r"^[A-Z]?[a-z]+ly (?=[a-z]+ )", "", sentence)  # "Manually change"
     first, _, rest = sentence.partition(" ")
     if re.match(r"(?:how|what|where|when|which|who|whose|whether)\b", sentence, re.I):
         return f"tell me {_lower(sentence)}"

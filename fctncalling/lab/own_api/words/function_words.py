@@ -106,12 +106,16 @@ class FunctionWords:
         known |= {singular(word) for word in known}
         return read_operation(sentence, self.method, self.path, parameters, known)
 
+    def is_placed(self, name: str) -> bool:
+        """Return whether a parameter stands in the path, or says which thing is meant."""
+        return name == self.primary or f"{{{name}}}" in self.path
+
     def _spoken(self, name: str) -> SpokenParameter:
         own = self.origin.get("parameters", {}).get(name, {})
         mark = f"{{{own.get('name')}}}"
         before, at, behind = self.path.partition(mark)
         in_path = bool(at) and own.get("in") == "path"
-        nouns = [each for each in self.nouns(name) if each != "one"]
+        nouns = [each for each in self._nouns(name) if each != "one"]
         parts = before.rstrip("/").split("/")
         if in_path and parts[-1] and "{" not in parts[-1] and not behind.startswith(("/{", ",")):
             of_path = singular(spoken_name(parts[-1]))
@@ -173,6 +177,8 @@ class FunctionWords:
     @cached_property
     def primary(self) -> str | None:
         """The parameter that says which thing is acted on; None where none does."""
+        if self.operation and self.operation.own:
+            return self.operation.own
         needed = [name for name, kind in self.kinds.items() if kind.required]
         for group in (
             [each for each in needed if self._names_thing(each)],
@@ -252,8 +258,8 @@ class FunctionWords:
 
     def label(self, name: str) -> str:
         """Return what a parameter is called: its name without its unit and "id"."""
-        words = spaced_words(name).split()
-        while len(words) > 1 and words[-1] in _UNITS | {"id", "ids", "uuid"}:
+        words = spoken_name(name).removeprefix("body ").split()
+        while len(words) > 1 and words[-1] in _UNITS | {"id", "ids", "uuid", "gid", "sid", "guid"}:
             words.pop()
         if words in (["id"], ["uuid"], ["name"]) and name == self.primary:
             return words[0]
@@ -261,6 +267,11 @@ class FunctionWords:
 
     def nouns(self, name: str) -> tuple[str, ...]:
         """Return the nouns that a parameter's value may stand behind: "reader", "card"."""
+        said = self.operation.nouns.get(name) if self.operation else None
+        return (said,) if said else self._nouns(name)
+
+    def _nouns(self, name: str) -> tuple[str, ...]:
+        """Return the nouns of its name and description."""
         words = spaced_words(name).split()
         while words and words[-1] in _ID_ENDS:
             words.pop()
@@ -292,6 +303,8 @@ class FunctionWords:
         """Return nouns that may stand before the value of the primary parameter."""
         if self.primary is None:
             return (self.noun_of_sentence,)
+        if self.operation and self.primary in self.operation.nouns:
+            return (self.operation.nouns[self.primary],)
         kind = self.kinds[self.primary]
         of_name = spaced_words(self.primary).split()
         if kind.kind == "enum":

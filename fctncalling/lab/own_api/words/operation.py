@@ -393,7 +393,7 @@ class _NounBinding:
                 of_thing = place in ("by", "with", "using") or (self._sort, place) == ("look", "from")
                 place = self._owning if of_thing else place
                 found.append(f"{place} {{{parameter}}}")
-            elif kept and place not in ("by", "using") and kept[-1] not in _UNTOLD:
+            elif kept and place not in ("by", "using") and kept[-1].lower() not in _UNTOLD:
                 found.append(f"{place} {_with_determiner(words, kept)}")
         while sum(len(each.split()) for each in found) > MOST_WORDS and "{" not in found[-1]:
             found.pop()

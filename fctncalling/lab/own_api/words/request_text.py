@@ -24,7 +24,7 @@ from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_va
 from fctncalling.lab.own_api.words.vocabulary import correct_articles, register_table_phrases
 
 REGISTERS = ("plain", "plain", "polite", "terse", "chatty")
-BECAUSE_SHARE = 0.08
+BECAUSE_SHARE = 0.03
 _PLURAL = [
     tuple(pair.split("/"))
     for pair in (
@@ -134,8 +134,17 @@ def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) ->
         elif rng.random() < 0.05 and mood != "ask" and not front:
             front = part.text
         else:
-            text += f"{', ' if rng.random() < 0.12 else ' '}{part.text}"
+            joins = _JOINING.match(part.text) and rng.random() < 0.88
+            text += f"{'' if part.text.startswith(':') else ' ' if joins else ', '}{part.text}"
     return SaidCall(text, mood, tuple(sentences), front)
+
+
+_JOINING = re.compile(
+    r"(?:with|without|for|from|to|in|on|at|by|of|as|and|about|until|till|since|between|so|up to|"
+    r"no more|called|named|titled|sorted|ordered|including|starting|saying|that|using|near|"
+    r"within|under|over|via|into|weighing|worth|tagged|born)\b"
+)
+"""Beginnings of clauses that go on without a comma."""
 
 
 def wrap_in_register(said: SaidCall, register: str, rng: Random) -> str:
@@ -201,7 +210,7 @@ def _framed(text: str, register: str, rng: Random) -> str:
     if rng.random() < {"polite": 0.35, "terse": 0.05}.get(register, 0.15):
         greeting = rng.choice(frame["greetings"])
     before = behind = ""
-    if register != "terse" and rng.random() < 0.2:
+    if register != "terse" and rng.random() < 0.08:
         aside = rng.choice(frame["asides"])
         before, behind = (f"{aside} ", "") if rng.random() < 0.5 else ("", f" {aside}")
     if greeting:
