@@ -24,7 +24,11 @@ from fctncalling.lab.own_api.words.frames import (
     split_held_out_frames,
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.request_fit import RequestFit
 from fctncalling.lab.own_api.words.vocabulary import singular, spaced_words
+
+
+OTHER_MIGHT_DO = "another function might do"
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class AskableApi:
     docs: tuple[dict[str, Any], ...]  # as entries have them
     unasked: Mapping[str, str]  # function -> why no request can be made for it
     left_out: Mapping[tuple[str, str], str]  # parameter -> why it is in no request
+    fit: RequestFit
     held_out: bool
 
     @property
@@ -76,6 +81,7 @@ def askable_api(
         ),
         _unasked(words),
         {key: _why(kind) for key, kind in kinds.items() if not kind.can_be_asked},
+        RequestFit((doc.name, doc.description) for doc in api.functions),
         held_out,
     )
 
@@ -119,7 +125,7 @@ _MOST_OPTIONAL = 3
 _WHOLE_MONTH_SHARE = 0.3  # of two days of which one is before the other
 _BARE_SHARE = 0.1  # of calls without demanded values that have no value at all
 _OWN_PHRASES_SHARE = 0.75  # of the tasks of a function that the user gave phrases
-_ACT_SHARE = 0.5
+_ACT_SHARE, _DOC_SHARE = 0.4, 0.12
 _OPEN_KINDS = frozenset("identifier person_name free_text email phone url date datetime".split())
 _TRIES = 60
 
@@ -295,7 +301,9 @@ def draw_frame(
         return rng.choice(own)
     from_doc = [frame for frame in fitting if frame.source == "doc"]
     of_acts = [frame for frame in fitting if frame.source.startswith("act")]
-    if of_acts and (not from_doc or rng.random() < _ACT_SHARE):
+    words = api.words[call.function]
+    share = _ACT_SHARE if words.operation else 1 - _DOC_SHARE
+    if of_acts and (not from_doc or rng.random() < share):
         return _by_mood(of_acts, rng)
     return _by_mood(from_doc or fitting, rng)
 

@@ -6,7 +6,7 @@ Drafts that prove nothing are thrown away and counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -24,7 +24,7 @@ from fctncalling.lab.forge.forged_entry import (
     user_answer,
 )
 from fctncalling.lab.forge.own_api.declined import out_of_scope_draft
-from fctncalling.lab.forge.own_api.drawn_call import AskableApi, RequestDraft
+from fctncalling.lab.forge.own_api.drawn_call import OTHER_MIGHT_DO, AskableApi, RequestDraft
 from fctncalling.lab.forge.own_api.own_multi_turn import multi_turn_draft, multi_turn_fault
 from fctncalling.lab.forge.own_api.own_single_turn import (
     functions_weighted_by_askable_values,
@@ -33,6 +33,7 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
     single_call_draft,
 )
 from fctncalling.lab.forge.single_turn.entries import difficulty, proof_fault
+from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.vocabulary import spaced_words
 
 Maker = Callable[[AskableApi, Random, str], RequestDraft]
@@ -75,7 +76,7 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
             thrown[str(fault)] += 1
             continue
         entry = draft_entry(api, draft, category, index)
-        if why := multi_turn_fault(api, draft) if draft.turns else draft_fault(entry, draft):
+        if why := multi_turn_fault(api, draft) if draft.turns else _fault(api, entry, draft):
             thrown[why] += 1
             continue
         return ForgedEntry(entry, _difficulty(draft, entry), _provenance(draft), thrown)
@@ -110,6 +111,26 @@ def draft_entry(api: AskableApi, draft: RequestDraft, category: str, index: int)
         entry["missing_parameters"] = [draft.missing]
         entry["user_knows"] = {draft.missing: call.arguments[draft.missing]}
     return entry
+
+
+def _fault(api: AskableApi, entry: dict[str, Any], draft: RequestDraft) -> str | None:
+    """Return why a task does not name its functions or is not proven; None for a sound one."""
+    offered = [doc["name"] for doc in entry["function"]]
+    called = {call.function for call in draft.calls}
+    others = [name for name in offered if name not in called]
+    if not called or all(_tells_alone(api, frame, others) for frame in draft.frames):
+        return draft_fault(entry, draft)
+    values = [value for call in draft.calls for value in call.arguments.values()]
+    if not api.fit.names_all(draft.question, values, called, offered):
+        return OTHER_MIGHT_DO
+    return draft_fault(entry, draft)
+
+
+def _tells_alone(api: AskableApi, frame: RequestFrame, others: Sequence[str]) -> bool:
+    """Return whether a phrase is the user's own, or of an act that no other function is."""
+    act = frame.source.removeprefix("act:")
+    is_act = act != frame.source and all(act != e.name for o in others for e in api.acts[o])
+    return frame.source == "file" or is_act
 
 
 def draft_fault(entry: dict[str, Any], draft: RequestDraft) -> str | None:

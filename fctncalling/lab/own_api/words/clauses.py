@@ -104,6 +104,7 @@ class ClauseRow:
     forms: tuple[str, ...]
     sentences: tuple[str, ...]
     literal: str  # how a text is written: plain, title, quoted
+    of_change: bool  # only where something is changed: "to Tuesday instead"
 
     def usable(self, kind: ArgumentKind) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return (forms, sentences) that say what a value is: few values are clear alone."""
@@ -131,14 +132,17 @@ def _rows() -> tuple[ClauseRow, ...]:
             split_phrases(row["forms"]),
             split_phrases(row.get("sentences", "")),
             row.get("literal", ""),
+            row.get("of_change", False),
         )
         for row in word_table("clauses")["clause"]
     )
 
 
-def clause_row_of(name: str, kind: ArgumentKind) -> ClauseRow | None:
+def clause_row_of(words: FunctionWords, name: str) -> ClauseRow | None:
     """Return the first row of the table that is for a parameter; None where none is."""
-    return next((row for row in _rows() if row.fits(name, kind)), None)
+    changes = words.operation is None or words.operation.sort in ("change", "other")
+    rows = (row for row in _rows() if changes or not row.of_change)
+    return next((row for row in rows if row.fits(name, words.kinds[name])), None)
 
 
 def verbatim_value(words: FunctionWords, name: str, value: Any, rng: Random) -> SaidValue:
@@ -159,13 +163,15 @@ def verbatim_value(words: FunctionWords, name: str, value: Any, rng: Random) -> 
         text = spoken_value_with_noun(words, name, value, rng)
         forms = ("for {}", "- {} -") if text[:1].islower() else ("{}", "for {}", "- {} -", "it's {}")
         return SaidValue(rng.choice(forms).format(text), False)
-    row = clause_row_of(name, kind)
+    row = clause_row_of(words, name)
     forms, sentences = row.usable(kind) if row else ((), ())
     if _is_new_value(words, name) and (not forms or rng.random() < NEW_VALUE_SHARE):
         sentence = rng.random() < 0.5
         form = rng.choice(NEW_VALUES[sentence])
         return _filled(words, name, value, form, sentence, rng, label)
     if not forms or rng.random() < 0.12:
+        told = {label, label.split(" ")[-1]} & {words.noun, words.noun.split(" ")[-1]}
+        label = "data" if told and kind.kind == "object" else label
         form = rng.choice(_labelled_forms(kind, label, value, not forms))
         return _filled(words, name, value, form, False, rng, label)
     sentence = bool(sentences) and rng.random() < 0.25
@@ -208,7 +214,7 @@ def _is_text(kind: ArgumentKind) -> bool:
 def _tells_its_noun(kind: ArgumentKind) -> bool:
     """Return whether an identifier's own letters say what it numbers: "L-301" is a loan."""
     shape = kind.pattern or str((kind.examples or ("",))[0])
-    return kind.type == "string" and bool(re.match(r"\^?[A-Z]{1,4}-?(?:\d|\\d|\[0-9)", shape))
+    return kind.type == "string" and bool(re.match(r"\^?[A-Z]{1,4}-(?:\d|\\d|\[0-9)", shape))
 
 
 def _is_counted(label: str) -> bool:
@@ -239,7 +245,7 @@ def _filled(
     label: str,
 ) -> SaidValue:
     kind = words.kinds[name]
-    row = clause_row_of(name, kind)
+    row = clause_row_of(words, name)
     text = spoken_value(kind, value, rng)
     text = with_optional_quotes(kind, text, row.literal if row else "", rng)
     if "{lv}" in form:
@@ -266,7 +272,7 @@ def with_optional_quotes(kind: ArgumentKind, text: str, literal: str, rng: Rando
 def spoken_value_with_noun(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
     """Return a number with or without the noun of what it numbers: "loan L-301"."""
     kind = words.kinds[name]
-    row = clause_row_of(name, kind)
+    row = clause_row_of(words, name)
     text = with_optional_quotes(
         kind, spoken_value(kind, value, rng), row.literal if row else "", rng
     )
@@ -284,7 +290,7 @@ def spoken_value_with_noun(words: FunctionWords, name: str, value: Any, rng: Ran
         return text
     nouns = words.thing_nouns() if name == words.primary else words.nouns(name)[:2]
     needs_noun = not _tells_its_noun(kind)
-    if nouns and not needs_noun:
+    if nouns and not needs_noun:  # whose shape is one that people know
         named = with_optional_name(words, nouns[0], text, rng)
         if named != text:
             return named

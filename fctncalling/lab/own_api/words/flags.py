@@ -75,7 +75,7 @@ def _wished(wish: str, value: bool) -> list[str]:
 
 
 def _stated(clause: str, value: bool) -> list[str]:
-    if len(clause.split()) > MOST_WORDS or re.search(r"\btrue|false|not\b", clause):
+    if len(clause.split()) > MOST_WORDS or re.search(r"\b(?:true|false|not|parameter)\b", clause):
         return []
     denied = [(verb, no) for verb, no in _DENIED if verb in f" {clause} "]
     if not denied:

@@ -71,7 +71,7 @@ class Act:
         if self.needs != "owner" and not _acts_on_thing(words):
             return 0.0
         sentence = words.sentence.lower()
-        if words.method and not self.match.match(sentence):
+        if words.method and words.operation and not self.match.match(sentence):
             return 0.0  # a noun of many operations: "append block children" blocks nothing
         if self.match.search(words.name_words):
             found = IN_NAME

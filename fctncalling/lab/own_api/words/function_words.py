@@ -29,6 +29,7 @@ from fctncalling.lab.own_api.words.vocabulary import (
     singular,
     spaced_words,
     with_article,
+    word_table,
 )
 
 PEOPLE = frozenset(
@@ -73,10 +74,7 @@ class FunctionWords:
         if of_path and not self.doc.description.strip():
             return of_path
         sentence = imperative(self.doc.description, self.doc.name)
-        nouns = {singular(word) for word in spaced_words(f"{self.doc.name} {self.path}").split()}
-        is_other = re.match(r"(?:show|tell) me |organise ", sentence) and not nouns & {
-            singular(word) for word in spaced_words(sentence).split()
-        }
+        is_other = re.search(r"\b(?:documentation|endpoint)\b", sentence, re.I)
         return of_path if of_path and is_other else sentence
 
     @property
@@ -104,7 +102,33 @@ class FunctionWords:
         names = [self.doc.name, self.path, *self.kinds]
         known = {word for name in names for word in spaced_words(name).split()}
         known |= {singular(word) for word in known}
-        return read_operation(sentence, self.method, self.path, parameters, known)
+        found = read_operation(sentence, self.method, self.path, parameters, known)
+        return found if found and self._is_sound(found) else None
+
+    def _is_sound(self, operation: SpokenOperation) -> bool:
+        """Return whether an operation was read right: its name, or its values, have its thing.
+
+        A sentence of prose may say anything: "Have a courier fetch your parcels".
+        """
+        if not self.method:
+            return operation.head.split(" ")[-1] in self._name_nouns and self._same_verb(operation.verb)
+        behind = " ".join((*operation.owners, *operation.places))
+        said = {singular(each.lower()) for each in f"{operation.thing} {behind}".split()}
+        return bool(
+            operation.own or "{" in behind or operation.sort == "search" or said & self._name_nouns
+        )
+
+    @cached_property
+    def _name_nouns(self) -> frozenset[str]:
+        words = spoken_name(f"{self.doc.name} {self.path}").split()
+        return frozenset([*words, *map(singular, words)])
+
+    def _same_verb(self, verb: str) -> bool:
+        of_name = spoken_name(self.doc.name).split(" ")[0]
+        tables = word_table("operations")["verbs"].values()
+        return of_name == verb.split(" ")[0] or any(
+            {of_name, verb.split(" ")[0]} <= {*row.split()} for row in tables
+        )
 
     def is_placed(self, name: str) -> bool:
         """Return whether a parameter stands in the path, or says which thing is meant."""

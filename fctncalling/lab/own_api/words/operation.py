@@ -54,9 +54,10 @@ _MASS = frozenset(
 _ADDING = frozenset("add append attach insert post submit upload assign send".split())
 _FRESH = _ADDING | frozenset("place start begin run trigger request invite launch upsert".split())
 _SHORTEST_NOUN = 3  # letters; "x", "wfo": what nobody would say as a noun
-_MOVING = _ADDING | frozenset(
-    "move transfer copy convert change link connect restore invite grant redirect forward migrate "
-    "deploy export import publish promote switch subscribe set skip return".split()
+_WITH_TO = frozenset("access link reply response answer change reference subscription".split())
+_ALSO_NOUNS = frozenset(
+    "order report file list record issue post tag label star note book plan group queue request map "
+    "batch index stream process review schedule session match display library search view".split()
 )
 _ONE_OWNER = re.compile(r"(?:of|for|in) (\{\w+\})")
 _OF_SEVERAL = (("{o} has", "{o} have"), ("{t} has", "{t} have"), ("{t} needs", "{t} need"))
@@ -117,7 +118,7 @@ class SpokenOperation:
 
     def _parts(self) -> dict[str, str]:
         """Return what stands for the marks of a phrase; "\\0" for what it lacks."""
-        stays = self.verb not in _MOVING and all(each.startswith("to ") for each in self.places)
+        stays = self.thing.split(" ")[-1] in _WITH_TO and self.places[:1] == self.places
         of_thing, after = (self.places, ()) if stays else ((), self.places)
         owners, places = " ".join([*self.owners, *of_thing]), " ".join(after)
         noun = self.head
@@ -264,6 +265,8 @@ def _begins_a_verb(word: str, following: str, after: list[str]) -> bool:
     """Return whether "and" or "to" goes on with another verb: "and run it", "to delete a file"."""
     if word not in ("and", "or", "to") or base_verb(following) not in known_verbs():
         return False
+    if word == "to" and after and following not in _ALSO_NOUNS:
+        return True
     return bool(after) and after[0] in _FILL | {"it", "them", "its", "their", "new"}
 
 

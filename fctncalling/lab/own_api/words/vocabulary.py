@@ -88,7 +88,7 @@ def base_verb(word: str) -> str:
 _PARTICIPLES = dict(
     pair.split("/")
     for pair in (
-        "send/sent put/put set/set get/fetched make/made give/given take/taken find/found read/read "
+        "have/had send/sent put/put set/set get/fetched make/made give/given take/taken find/found read/read "
         "write/written run/run begin/begun undo/undone freeze/frozen unfreeze/unfrozen bring/brought "
         "buy/bought sell/sold hold/held pay/paid build/built rebuild/rebuilt reset/reset split/split "
         "do/done lend/lent rent/rented hide/hidden withdraw/withdrawn let/let cut/cut shut/shut "
