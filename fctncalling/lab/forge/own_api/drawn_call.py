@@ -81,7 +81,7 @@ def askable_api(
         ),
         _unasked(words),
         {key: _why(kind) for key, kind in kinds.items() if not kind.can_be_asked},
-        RequestFit((doc.name, doc.description) for doc in api.functions),
+        RequestFit((doc.name, doc.description, words[doc.name].path) for doc in api.functions),
         held_out,
     )
 

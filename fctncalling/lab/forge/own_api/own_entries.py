@@ -120,7 +120,14 @@ def _fault(api: AskableApi, entry: dict[str, Any], draft: RequestDraft) -> str |
     others = [name for name in offered if name not in called]
     if not called or all(_tells_alone(api, frame, others) for frame in draft.frames):
         return draft_fault(entry, draft)
+    placed = {name for frame in draft.frames for name in frame.parameters}
     values = [value for call in draft.calls for value in call.arguments.values()]
+    values += [
+        name
+        for call in draft.calls
+        for name in call.arguments
+        if name not in placed and spaced_words(name) not in spaced_words(call.function)
+    ]
     if not api.fit.names_all(draft.question, values, called, offered):
         return OTHER_MIGHT_DO
     return draft_fault(entry, draft)

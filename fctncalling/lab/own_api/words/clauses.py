@@ -204,11 +204,11 @@ def _labelled_forms(
         return ("{l} {v}", "with the {l} {v}", "with {v} as the {l}", "{l}: {v}")
     if kind.kind in ("free_text", "array", "object", "one_of"):
         return ("{l}: {v}", "with the {l} {v}", "with {v} as the {l}", "{l} {v}")
-    return LABELLED
+    return LABELLED if len(label) > 2 else LABELLED[:2]
 
 
 def _is_text(kind: ArgumentKind) -> bool:
-    return kind.kind in ("free_text", "integer", "url") and kind.topic != "query"
+    return kind.kind in ("free_text", "integer", "url", "enum") and kind.topic != "query"
 
 
 def _tells_its_noun(kind: ArgumentKind) -> bool:
@@ -279,13 +279,14 @@ def spoken_value_with_noun(words: FunctionWords, name: str, value: Any, rng: Ran
     label = words.label(name)
     if name == words.amount and not kind.unit and _is_counted(label):
         return f"{text} {singular(label) if value == 1 else label}"
+    bound = words.operation.nouns.get(name) if words.operation else None
     if kind.kind == "enum" and name == words.primary:
         noun = words.thing_nouns()[0]
-        return rng.choice((f"the {text} {noun}", f"{noun} {text}", f"the {text}", f"the {text}"))
+        forms = (f"the {text} {noun}", f"{noun} {text}", f"the {text}", f"the {text}")
+        return rng.choice(forms[:2] if words.method else forms)
     if kind.topic == "query" and may_name_creator(kind) and value in value_pools()["last"]:
         things = words.filled("{ns}")
         return rng.choice((f"something by {value}", f"anything by {value}", f"{things} by {value}"))
-    bound = words.operation.nouns.get(name) if words.operation else None
     if isinstance(value, list) or (kind.kind != "identifier" and not (bound and _is_text(kind))):
         return text
     nouns = words.thing_nouns() if name == words.primary else words.nouns(name)[:2]

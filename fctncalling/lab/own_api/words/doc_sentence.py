@@ -98,7 +98,8 @@ def imperative(description: str, name: str) -> str:
         return sentence
     if base_verb(first) != first.lower():  # "Calls it off and tells everybody"
         rest = re.sub(r"(?<= and )[a-z]+(?= )", _base_of_verb, rest)
-    text = f"{base_verb(first)} {rest}".strip()
+    verb = "get" if first.lower() == "returns" else base_verb(first)
+    text = f"{verb} {rest}".strip()
     return re.sub(r"^(tell|show) (?=wh|how|if|every|all|about)", r"\1 me ", text)
 
 
@@ -111,9 +112,9 @@ _STATEMENT = re.compile(
 _MORE_VERBS = frozenset(
     """
     acknowledge append archive associate attest authenticate await backfill batch bind boost bulk
-    capture clone commit configure crop debug decode decrypt demote deploy detach detect disable
+    capture clone commit configure crop decode decrypt demote deploy detach detect disable
     disassociate disconnect dismiss duplicate embed encode encrypt enqueue escalate establish
-    evaluate execute expand expire finalize finalise flag flush force freeze hash hide highlight
+    evaluate execute expand expire extract finalize finalise flag flush force freeze hash hide highlight
     impersonate increment index initiate initialize instantiate invalidate invoke kick label launch
     leave like link login logout map match migrate moderate modify mute obtain override overwrite
     patch perform pin ping poll preview process provision purge push rank reactivate reassign rebuild
@@ -194,7 +195,7 @@ def _verb_of_name(name: str) -> str:
     verbs = [each for each in (words[0], words[-1]) if each in known_verbs()]
     if not verbs and len(words) == 1:
         return "organise" if words[0] == singular(words[0]) else "show me"
-    looks = not verbs or verbs[0] in ("get", "show", "fetch", "read", "view", "tell", "list")
+    looks = not verbs or verbs[0] in ("get", "post", "put", "patch", "show", "fetch", "read", "view", "tell", "list")
     return "show me" if looks else verbs[0]
 
 

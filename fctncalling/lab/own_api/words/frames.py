@@ -95,7 +95,9 @@ def _may_be(words: FunctionWords, family: str) -> bool:
 def _acts_on_thing(words: FunctionWords) -> bool:
     """Return whether the thing that a value names is what is acted on, not what that belongs to."""
     operation = words.operation
-    return operation is None or not operation.owners or operation.own == words.primary
+    if operation is None or words.primary is None or operation.own == words.primary:
+        return True
+    return not words.method and not operation.owners
 
 
 def verb_sort(words: FunctionWords) -> str:

@@ -40,7 +40,7 @@ PEOPLE = frozenset(
 )
 _ID_ENDS = frozenset("id ids gid uid guid sid number no uuid identifier key ref nr num".split())
 _GENERIC = frozenset("id gid uid uuid guid sid key identifier slug".split())
-_BOUND = frozenset("identifier free_text person_name place email integer url".split())
+_BOUND = frozenset("identifier free_text person_name place email integer url enum".split())
 _NAMING = frozenset("identifier person_name place email".split())
 _OTHER_ENDS = frozenset("code name slug".split())
 _UNITS = frozenset(
@@ -93,12 +93,8 @@ class FunctionWords:
         sentence = re.sub(r"^(show|tell|give) me ", r"\1 ", self.sentence)
         if re.match(r"(?:tell|show) (?:how|wh|if)", sentence):
             return None
-        parameters = [
-            each
-            for name, kind in self.kinds.items()
-            if kind.kind in _BOUND
-            and ((each := self._spoken(name)).in_path or (kind.required and kind.kind in _NAMING))
-        ]
+        needed = [name for name, kind in self.kinds.items() if kind.required]
+        parameters = [self._spoken(name) for name in needed]
         names = [self.doc.name, self.path, *self.kinds]
         known = {word for name in names for word in spaced_words(name).split()}
         known |= {singular(word) for word in known}
@@ -149,7 +145,10 @@ class FunctionWords:
             nouns.append("one")
         nouns = [singular(spoken_name(each)) for each in nouns]
         is_last = in_path and not behind.strip("/")
-        return SpokenParameter(name, tuple(dict.fromkeys(nouns or ["one"])), in_path, is_last)
+        kind = self.kinds[name].kind
+        is_bound = kind in (_BOUND if in_path else _NAMING)
+        nouns = list(dict.fromkeys(nouns or ["one"]))
+        return SpokenParameter(name, tuple(nouns), in_path, is_last, is_bound, kind == "enum")
 
     @cached_property
     def verb(self) -> str:

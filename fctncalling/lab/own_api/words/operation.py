@@ -147,6 +147,8 @@ class SpokenParameter:
     nouns: tuple[str, ...]  # the likeliest first
     in_path: bool
     is_last: bool  # the last part of the path, which says which thing
+    is_bound: bool  # its values may stand behind its noun; those of others are said apart
+    is_listed: bool = False
 
 
 def read_operation(
@@ -249,6 +251,8 @@ def _segments(words: list[str]) -> tuple[str, list[Segment]]:
     segments: list[Segment] = [("", [])]
     for index, word in enumerate(words[at:], at):
         following = words[index + 1] if index + 1 < len(words) else ""
+        if word == "by" and following.endswith("ing"):
+            break
         if word in _CLAUSE or _begins_a_verb(word, following, words[index + 2 : index + 3]):
             break
         if word in _PLACING:
@@ -310,7 +314,10 @@ class _NounBinding:
     ) -> None:
         self._verb, self._sort = verb, sort
         self._of_me = bool(re.search(r"/me(?:/|$)|/user(?:/|$)", path))
-        self._open = {each.name: each for each in parameters}
+        self._open = {each.name: each for each in parameters if each.is_bound}
+        self._said_apart = {
+            singular(spoken_name(each.name)) for each in parameters if not each.is_bound
+        }
         self._owning = "to" if verb in _ADDING else "for" if sort == "make" else "of"
         self._owners: list[str] = []
         self.nouns: dict[str, str] = {}
@@ -324,7 +331,7 @@ class _NounBinding:
             kept = kept[:-1]
         head = kept[-1].lower() if kept else ""
         many = is_plural(head) and head not in _MASS
-        several = bool({"all", "multiple", "several", "list"} & set(low))
+        several = bool({"all", "multiple", "several"} & set(low))
         determiner = "our" if "your" in low else "the"
         if determiner == "the" and low[0] != "the" and self._is_fresh(low[0]):
             is_one = kept and not many and head not in _MASS
@@ -396,6 +403,8 @@ class _NounBinding:
                 of_thing = place in ("by", "with", "using") or (self._sort, place) == ("look", "from")
                 place = self._owning if of_thing else place
                 found.append(f"{place} {{{parameter}}}")
+            elif singular(" ".join(kept).lower()) in self._said_apart:
+                continue
             elif kept and place not in ("by", "using") and kept[-1].lower() not in _UNTOLD:
                 found.append(f"{place} {_with_determiner(words, kept)}")
         while sum(len(each.split()) for each in found) > MOST_WORDS and "{" not in found[-1]:
@@ -406,7 +415,8 @@ class _NounBinding:
         """Return the phrases that say what the thing belongs to, the rest of the path at the end."""
         found = [f"{self._owning} {{{each}}}" for each in self._owners]
         for each in reversed([each for each in self._open.values() if each.in_path]):
-            if len(each.nouns[0]) > _SHORTEST_NOUN and each.nouns[0] != "one":
+            is_noun = len(each.nouns[0]) > _SHORTEST_NOUN and each.nouns[0] != "one"
+            if is_noun and not each.is_listed:
                 self.nouns[each.name] = each.nouns[0]
                 found.append(f"{self._owning if not found else 'of'} {{{each.name}}}")
         return tuple(found)

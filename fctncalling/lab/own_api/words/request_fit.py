@@ -7,11 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from fctncalling.lab.own_api.words.doc_sentence import first_sentence
 from fctncalling.lab.own_api.words.operation import spoken_name
-from fctncalling.lab.own_api.words.vocabulary import base_verb, singular, word_table
+from fctncalling.lab.own_api.words.vocabulary import base_verb, is_plural, singular, word_table
 
 LEAD = 1.02  # by which the called functions are ahead of all others
 _UNTELLING = frozenset(
@@ -19,14 +20,20 @@ _UNTELLING = frozenset(
     "that these those i me my we us our you your he she they can could would will may please all "
     "any some one single given specific specified particular certain existing as so not no do does "
     "have has had if when what which who there here just need want like now by using via per also "
-    "id ids api endpoint returns return http list lists".split()
+    "id ids api endpoint returns return http metadata details information hi hello hey good morning "
+    "afternoon evening thanks thank".split()
 )
 _CUES = {
     "end": r"\b(?:rid of|no longer|any ?more|can go|away)\b",
     "make": r"\bnew\b|\bset up\b|\bmissing\b",
     "change": r"\bneeds? an update\b|\bcorrections?\b",
 }
-_SORT_WEIGHT = 1.0
+_BEFORE_VERBS = frozenset(
+    "you to i we please and so just kindly quickly wanna gotta need want me ahead somebody be help "
+    "hi hello hey there morning afternoon evening ok well may can could would next say question "
+    ". , : ; ! ? -".split()
+) | {""}
+_SORT_WEIGHT, _NUMBER_WEIGHT = 1.0, 0.3
 
 
 @cache
@@ -47,11 +54,11 @@ def stems(text: str) -> list[str]:
 class RequestFit:
     """Functions by the stems of their names and first sentences."""
 
-    def __init__(self, functions: Iterable[tuple[str, str]]) -> None:
-        """`functions`: (name, description) of all."""
+    def __init__(self, functions: Iterable[tuple[str, str, str]]) -> None:
+        """`functions`: (name, description, path or "") of all."""
         self._tellings = {
-            name: [each for each in (_telling(name), _telling(first_sentence(text))) if each]
-            for name, text in functions
+            name: [each for each in _tellings(name, first_sentence(text), path) if each]
+            for name, text, path in functions
         }
         counts = Counter(
             part for each in self._tellings.values() for part in frozenset().union(*each)
@@ -60,6 +67,7 @@ class RequestFit:
             part: _SORT_WEIGHT
             if part.startswith("@")
             else math.log(1 + len(self._tellings) / count)
+            * (_NUMBER_WEIGHT if part.endswith(("+", "-")) else 1)
             for part, count in counts.items()
         }
         self._totals: dict[str, list[float]] = {}
@@ -89,18 +97,38 @@ class RequestFit:
     def names_all(
         self, text: str, values: Iterable[Any], called: Collection[str], offered: Collection[str]
     ) -> bool:
-        """Return whether the called functions fit a request better than all others on offer."""
+        """Return whether the called functions fit a request better than all others on offer.
+
+        `values` are those said, and the names that some are said by.
+        """
         scores = self.scores(text, values, offered)
         others = max((scores[name] for name in offered if name not in called), default=0.0)
         return min(scores[name] for name in called) > others * LEAD
 
 
+def _tellings(name: str, sentence: str, path: str) -> Iterator[frozenset[str]]:
+    """Yield what name and sentence say of a function, and the sentence beside its path."""
+    yield _telling(name)
+    yield _telling(sentence)
+    parts = path.split("/")
+    owners = [part for part, behind in pairwise(parts) if behind[:1] == "{" and part[:1] != "{"]
+    if owners:
+        yield _telling(" ".join([sentence, *(singular(spoken_name(each)) for each in owners)]))
+
+
 def _telling(text: str) -> frozenset[str]:
-    """Return the stems of a name or sentence, and "@SORT" of its verb."""
-    words = spoken_name(text).split()
+    """Return the parts of a name or sentence: stems, their numbers, and "@SORT" of its verb."""
+    words = spoken_name(text.replace("'s", "")).split()
     sort = _sort(base_verb(words[0])) if words else ""
-    parts = {stem(each) for each in words if each not in _UNTELLING and not _sort(each)}
-    return frozenset(parts | ({f"@{sort}"} if sort else set()))
+    return frozenset([*_parts(words[bool(sort) :]), *([f"@{sort}"] if sort else [])])
+
+
+def _parts(words: Iterable[str]) -> Iterator[str]:
+    """Yield stems, and each again with its number: "album", "album+" of albums, "album-"."""
+    for word in words:
+        if word not in _UNTELLING:
+            yield stem(word)
+            yield f"{stem(word)}{'+' if is_plural(word) else '-'}"
 
 
 @cache
@@ -115,17 +143,22 @@ def _sort(verb: str) -> str:
 def _asked(text: str, values: Iterable[Any]) -> set[str]:
     said = Counter(word for value in values for word in _value_words(value))
     low = text.lower()
-    words = []
-    for word in spoken_name(re.sub(r"[\w.:/@-]*[\d@][\w.:/@-]*", " ", text)).split():
+    words: list[str] = []
+    sorts = {f"@{sort}" for sort, cue in _CUES.items() if re.search(cue, low)}
+    before = ""
+    plain = re.sub(r"'s\b|s'(?= )|[\w.:/@-]*[\d@][\w.:/@-]*", " ", text)
+    for word in re.findall(r"[^\W_']+|[.,:;!?-]", plain.lower()):
+        sort = _sort(base_verb(word)) if before in _BEFORE_VERBS else ""
+        before = word
         if said[word]:
             said[word] -= 1
-        else:
-            words.append(word)
-    sorts = {f"@{sort}" for sort, cue in _CUES.items() if re.search(cue, low)}
-    sorts = sorts or {f"@{_sort(base_verb(word))}" for word in words} - {"@"}
+        elif sort:
+            sorts.add(f"@{sort}")
+        elif word.isalpha():
+            words += spoken_name(word).split()
     if sorts > {"@look"}:
         sorts -= {"@look"}
-    return {stem(word) for word in words if word not in _UNTELLING} | (sorts or {"@look"})
+    return {*_parts(words), *(sorts or {"@look"})}
 
 
 def _value_words(value: Any) -> Iterator[str]:
