@@ -52,6 +52,7 @@ _MAKERS: dict[str, Maker] = {
     "multi_turn_base": multi_turn_draft,
 }
 _TRIES = 400
+FEW_FUNCTIONS = 30  # of an API in which an act may tell a function without its noun
 UNANSWERED = "has a question that the user does not understand"
 
 
@@ -136,7 +137,8 @@ def _fault(api: AskableApi, entry: dict[str, Any], draft: RequestDraft) -> str |
 def _tells_alone(api: AskableApi, frame: RequestFrame, others: Sequence[str]) -> bool:
     """Return whether a phrase is the user's own, or of an act that no other function is."""
     act = frame.source.removeprefix("act:")
-    is_act = act != frame.source and all(act != e.name for o in others for e in api.acts[o])
+    is_act = act != frame.source and len(api.words) <= FEW_FUNCTIONS
+    is_act = is_act and all(act != each.name for name in others for each in api.acts[name])
     return frame.source == "file" or is_act
 
 
