@@ -1,6 +1,7 @@
-"""Share of forged requests that have no stem of their function's nouns, counted apart from the
-forge's own guard: nouns are here what a function's name and summary have beside verbs, and a stem is
-the first letters of a word.
+"""Share of forged requests that have no stem of their function's nouns.
+
+Counted apart from the forge's own guard: nouns are here what a function's name and summary have
+beside verbs, and a stem is the first letters of a word.
 
   python benchmarks/unnamed_requests.py /tmp/docs/*.yaml --num_tasks 90 --most 2
 
@@ -20,8 +21,8 @@ from fctncalling.cli.command import main as fctncalling
 
 STEM = 5  # letters
 OTHERS = frozenset(
-    "the for from with and all one single given specific specified using this that its new existing "
-    "into about has have are can which information details data".split()
+    "the for from with and all one single given specific specified using this that its new "
+    "existing into about has have are can which information details data".split()
 )
 
 

@@ -27,7 +27,6 @@ from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.request_fit import RequestFit
 from fctncalling.lab.own_api.words.vocabulary import singular, spaced_words
 
-
 OTHER_MIGHT_DO = "another function might do"
 
 

@@ -161,7 +161,9 @@ def verbatim_value(words: FunctionWords, name: str, value: Any, rng: Random) -> 
     label = words.label(name)
     if name == words.primary and rng.random() < 0.8:
         text = spoken_value_with_noun(words, name, value, rng)
-        forms = ("for {}", "- {} -") if text[:1].islower() else ("{}", "for {}", "- {} -", "it's {}")
+        forms = (
+            ("for {}", "- {} -") if text[:1].islower() else ("{}", "for {}", "- {} -", "it's {}")
+        )
         return SaidValue(rng.choice(forms).format(text), False)
     row = clause_row_of(words, name)
     forms, sentences = row.usable(kind) if row else ((), ())
@@ -186,9 +188,7 @@ def _is_new_value(words: FunctionWords, name: str) -> bool:
     return is_change and kind.kind not in ("identifier", "object", "one_of", "array")
 
 
-def _labelled_forms(
-    kind: ArgumentKind, label: str, value: Any, is_only: bool
-) -> Sequence[str]:
+def _labelled_forms(kind: ArgumentKind, label: str, value: Any, is_only: bool) -> Sequence[str]:
     """Return forms that say a value by its parameter's name."""
     if label in ASKING:
         return ("- {v} -", "namely {v}", "I mean {v}")
@@ -295,6 +295,8 @@ def spoken_value_with_noun(words: FunctionWords, name: str, value: Any, rng: Ran
         named = with_optional_name(words, nouns[0], text, rng)
         if named != text:
             return named
+    if nouns == ("one",):
+        return f"the id {text}" if words.method else text
     if not nouns or (not needs_noun and rng.random() < 0.5):
         return text
     noun = rng.choice(nouns)

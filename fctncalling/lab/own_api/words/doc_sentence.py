@@ -52,6 +52,9 @@ _NEXT_SENTENCE = re.compile(
 
 def first_sentence(description: str) -> str:
     """Return a description's first sentence, without brackets and without what it is a tool for."""
+    description = re.sub(
+        r"^\s*(?:\[[^\]]*\]|beta:?|preview:)\s+(?=\w)", "", description, flags=re.I
+    )
     plain = re.sub(r"\s*\([^)]*\)|[`{}[\]]|\*+", "", " ".join(_unmarked(description).split()))
     plain = _NEXT_SENTENCE.split(plain, maxsplit=1)[0]
     # A colon or dash begins a list or an aside; a comma before "with" or a gerund one as well.
@@ -78,7 +81,8 @@ def imperative(description: str, name: str) -> str:
     sentence = first_sentence(description)
     if not sentence or len(sentence.split()) > 24:
         sentence = " ".join(sentence.split()[:12]) or spaced_words(name)
-    sentence = re.sub(r"^[A-Z]?[a-z]+ly (?=[a-z]+ )", "", sentence)  # "Manually change"
+    # "Manually change", "Bulk delete"
+    sentence = re.sub(r"(?i)^(?:bulk|batch|[a-z]+ly) (?=[a-z]+ )", "", sentence)
     first, _, rest = sentence.partition(" ")
     if re.match(r"(?:how|what|where|when|which|who|whose|whether)\b", sentence, re.I):
         return f"tell me {_lower(sentence)}"
@@ -111,38 +115,37 @@ _STATEMENT = re.compile(
 )
 _MORE_VERBS = frozenset(
     """
-    acknowledge append archive associate attest authenticate await backfill batch bind boost bulk
-    capture clone commit configure crop decode decrypt demote deploy detach detect disable
-    disassociate disconnect dismiss duplicate embed encode encrypt enqueue escalate establish
-    evaluate execute expand expire extract finalize finalise flag flush force freeze hash hide highlight
-    impersonate increment index initiate initialize instantiate invalidate invoke kick label launch
-    leave like link login logout map match migrate moderate modify mute obtain override overwrite
-    patch perform pin ping poll preview process provision purge push rank reactivate reassign rebuild
-    recalculate recreate redeliver refresh regenerate seek remap render reorder replay reprocess resend
-    resize resubmit resubscribe retry revert revise roll rotate sample scan score seal send set sign
-    simulate snooze spawn star stream subscribe switch sync synchronize tag tokenize toggle
-    transcribe transform transition trash trigger unarchive unassign unban unblock undelete unfollow
-    unfreeze unhide uninstall unlike unlink unlock unmap unmute unpin unpublish unset unshare unstar
-    untag unwatch upsert validate vote watch whitelist wipe
-    accept activate add admit adopt advance allocate allow answer append apply appoint approve
-    arrange ask assign attach authorise authorize award ban begin bill block book borrow bring
-    build buy calculate call cancel change charge check choose claim clean clear close collect
-    combine compare complete compute confirm connect convert copy correct count create credit cut
-    deactivate decide declare decline define delete deliver deny deposit describe dispatch display
-    divide download drop edit empty enable end enlist enrol enroll enter estimate exchange exclude
-    export extend fetch file fill filter find finish fix flag follow forward generate get
-    give grant hand have hide hire hold import include inform insert inspect install invite issue
-    join keep launch lease leave lend let lift link list load locate lock log look lower make mark
-    measure merge move name note notify obtain offer open order pack park pause pay pick place
-    plan post prepare print produce promote propose provide publish purchase put query raise rate
-    read rebook receive recommend record redeem redirect refund refuse register reject release
-    remind remove rename renew rent reopen repair repeat replace reply report request reschedule
-    reserve reset resolve respond restart restore resume retrieve return review revoke run save
-    say schedule search see select sell send separate serve set settle share shift ship show shut
-    sign skip solve sort specify split start stop store submit subscribe summarise summarize
-    suspend swap switch take tell terminate test top track transfer translate turn undo unlock
-    unsubscribe update upgrade upload use validate verify view visit void wait waive warn water
-    weigh withdraw work write
+    accept acknowledge activate add admit adopt advance allocate allow answer append apply
+    appoint approve archive arrange ask assign associate attach attest authenticate authorise
+    authorize await award backfill ban begin bill bind block book boost borrow bring build buy
+    calculate call cancel capture change charge check choose claim clean clear clone close
+    collect combine commit compare complete compute configure confirm connect consume convert
+    copy correct count create credit crop cut deactivate decide declare decline decode decrypt
+    define delete deliver demote deny deploy deposit describe detach detect disable disassociate
+    disconnect dismiss dispatch display divide download drop duplicate edit embed empty enable
+    encode encrypt end enlist enqueue enrol enroll enter escalate establish estimate evaluate
+    exchange exclude execute expand expire export extend extract fetch file fill filter finalise
+    finalize find finish fix flag flush follow force forward freeze generate get give grant hand
+    hash have hide highlight hire hold impersonate import include increment index inform
+    initialize initiate insert inspect install instantiate invalidate invite invoke issue join
+    keep kick label launch lease leave lend let lift like link list load locate lock log login
+    logout look lower make map mark match measure merge migrate moderate modify move mutate mute
+    name note notify obtain offer open order override overwrite pack park patch pause pay
+    perform pick pin ping place plan poll post prepare preview print process produce promote
+    propose provide provision publish purchase purge push put query raise rank rate reactivate
+    read reassign rebook rebuild recalculate receive recommend record recreate redeem redeliver
+    redirect refresh refund refuse regenerate register reject release remap remind remove rename
+    render renew rent reopen reorder repair repeat replace replay reply report reprocess request
+    reschedule resend reserve reset resize resolve respond restart restore resubmit resubscribe
+    resume retrieve retry return revert review revise revoke roll rotate run sample save say
+    scan schedule score seal search see seek select sell send separate serve set settle share
+    shift ship show shut sign simulate skip snooze solve sort spawn specify split star start
+    stop store stream submit subscribe summarise summarize suspend swap switch sync synchronize
+    tag take tell terminate test toggle tokenize top track transcribe transfer transform
+    transition translate trash trigger turn unarchive unassign unban unblock undelete undo
+    unfollow unfreeze unhide uninstall unlike unlink unlock unmap unmute unpin unpublish unset
+    unshare unstar unsubscribe untag unwatch update upgrade upload upsert use validate verify
+    view visit void vote wait waive warn watch water weigh whitelist wipe withdraw work write
     """.split()
 )
 PARTICLES = frozenset("up out back off in on down away over".split())
@@ -195,7 +198,18 @@ def _verb_of_name(name: str) -> str:
     verbs = [each for each in (words[0], words[-1]) if each in known_verbs()]
     if not verbs and len(words) == 1:
         return "organise" if words[0] == singular(words[0]) else "show me"
-    looks = not verbs or verbs[0] in ("get", "post", "put", "patch", "show", "fetch", "read", "view", "tell", "list")
+    looks = not verbs or verbs[0] in (
+        "get",
+        "post",
+        "put",
+        "patch",
+        "show",
+        "fetch",
+        "read",
+        "view",
+        "tell",
+        "list",
+    )
     return "show me" if looks else verbs[0]
 
 

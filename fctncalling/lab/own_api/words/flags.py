@@ -22,7 +22,9 @@ _WISH = re.compile(
 )
 _STATED = re.compile(rf"(?:.*\b(?:whether|if|when)(?: or not)?|{_TRUE} (?:if|when)) (.+)")
 _IF_TRUE = re.compile(rf"(?:if|when)(?: this is)?(?: set)?(?: to)? {_TRUE},? (?:will )?(.+)")
-_SHOWN = re.compile(r"(.+?) (?:should|will|must|are to|is to) be (?:returned|included|shown|listed)")
+_SHOWN = re.compile(
+    r"(.+?) (?:should|will|must|are to|is to) be (?:returned|included|shown|listed)"
+)
 _DENIED = (
     *((" is ", " is not "), (" are ", " are not "), (" has to ", " need not ")),
     *((" was ", " was not "), (" can ", " cannot "), (" should ", " should not ")),
@@ -50,7 +52,7 @@ def _of_table(name: str, value: bool) -> list[str]:
 
 def _of_description(words: FunctionWords, name: str, value: bool) -> list[str]:
     told = first_sentence(words.kinds[name].description).split(", ")
-    low = (told[1] if len(told) > 1 and told[0].lower() in ("optional", "boolean") else told[0])
+    low = told[1] if len(told) > 1 and told[0].lower() in ("optional", "boolean") else told[0]
     low = ", ".join([low, *told[1:2]]) if re.match(rf"(?:if|when)[^,]*{_TRUE}$", low, re.I) else low
     low = f"{low[:1].lower()}{low[1:]}".replace("`", "")
     if found := _WISH.match(low):

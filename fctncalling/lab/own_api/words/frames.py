@@ -268,10 +268,18 @@ def split_held_out_frames(
 def act_families(words: FunctionWords, acts: Sequence[Act]) -> frozenset[str]:
     """Return the families of a function's acts and of its operation."""
     families = frozenset(each.family for each in acts)
-    return families | ({_FAMILY_OF_SORT.get(words.operation.sort, "")} if words.operation else set())
+    return families | (
+        {_FAMILY_OF_SORT.get(words.operation.sort, "")} if words.operation else set()
+    )
 
 
-_FAMILY_OF_SORT = {"look": "look", "search": "look", "make": "make", "change": "change", "end": "end"}
+_FAMILY_OF_SORT = {
+    "look": "look",
+    "search": "look",
+    "make": "make",
+    "change": "change",
+    "end": "end",
+}
 
 
 _HEAD = """\

@@ -14,20 +14,21 @@ from fctncalling.lab.own_api.words.doc_sentence import (
     PARTICLES,
     first_sentence,
     imperative,
+    known_verbs,
     object_noun,
 )
+from fctncalling.lab.own_api.words.noun_binding import SpokenParameter
 from fctncalling.lab.own_api.words.operation import (
     SpokenOperation,
-    SpokenParameter,
     operation_of_path,
     read_operation,
-    spoken_name,
 )
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
     plural,
     singular,
     spaced_words,
+    spoken_name,
     with_article,
     word_table,
 )
@@ -41,6 +42,7 @@ PEOPLE = frozenset(
 _ID_ENDS = frozenset("id ids gid uid guid sid number no uuid identifier key ref nr num".split())
 _GENERIC = frozenset("id gid uid uuid guid sid key identifier slug".split())
 _BOUND = frozenset("identifier free_text person_name place email integer url enum".split())
+_METHODS = frozenset("get post put patch".split())
 _NAMING = frozenset("identifier person_name place email".split())
 _OTHER_ENDS = frozenset("code name slug".split())
 _UNITS = frozenset(
@@ -72,7 +74,9 @@ class FunctionWords:
         """What it does, as an imperative."""
         of_path = operation_of_path(self.method, self.path)
         if of_path and not self.doc.description.strip():
-            return of_path
+            verb, _, thing = spoken_name(self.doc.name).partition(" ")
+            is_said = verb in known_verbs() and verb not in _METHODS and " v1 " not in thing
+            return f"{verb} {thing}" if is_said and thing else of_path
         sentence = imperative(self.doc.description, self.doc.name)
         is_other = re.search(r"\b(?:documentation|endpoint)\b", sentence, re.I)
         return of_path if of_path and is_other else sentence
@@ -107,7 +111,9 @@ class FunctionWords:
         A sentence of prose may say anything: "Have a courier fetch your parcels".
         """
         if not self.method:
-            return operation.head.split(" ")[-1] in self._name_nouns and self._same_verb(operation.verb)
+            return operation.head.split(" ")[-1] in self._name_nouns and self._same_verb(
+                operation.verb
+            )
         behind = " ".join((*operation.owners, *operation.places))
         said = {singular(each.lower()) for each in f"{operation.thing} {behind}".split()}
         return bool(
@@ -295,7 +301,7 @@ class FunctionWords:
 
     def _nouns(self, name: str) -> tuple[str, ...]:
         """Return the nouns of its name and description."""
-        words = spaced_words(name).split()
+        words = re.sub(r" (?:id|gid) or (?:slug|name|key)$", " id", spaced_words(name)).split()
         while words and words[-1] in _ID_ENDS:
             words.pop()
         kind = self.kinds[name]

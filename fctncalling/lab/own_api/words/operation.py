@@ -1,67 +1,52 @@
-"""SpokenOperation: what a function does to which thing, read from its summary, name, method and path."""
+"""SpokenOperation: what a function does to which thing, by its summary, name and path."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import dropwhile
 
 from fctncalling.lab.own_api.words.doc_sentence import PARTICLES, known_verbs
+from fctncalling.lab.own_api.words.noun_binding import (
+    ADDING,
+    FILL,
+    LISTS,
+    MASS,
+    PLACING,
+    NounBinding,
+    Segment,
+    SpokenParameter,
+    content,
+)
 from fctncalling.lab.own_api.words.vocabulary import (
     base_verb,
-    is_plural,
     participle,
     plural,
     singular,
-    spaced_words,
     split_phrases,
+    spoken_name,
     with_article,
     word_table,
 )
 
 MOODS = ("do", "want", "say", "ask")
-_PLACING = frozenset(
-    "of for to from in on at by with without about into onto under over between after before until "
-    "since via per as within across against using around near inside towards through".split()
-)
 _CLAUSE = frozenset(
     "that which who whose where when while if so because such including will can is are was were "
     "has have had may must should e.g. i.e. based whether how what then but only rather "
-    "optionally representing containing specifying matching showing describing where".split()
+    "optionally according representing containing specifying matching showing describing where".split()
 )
-_FILL = frozenset(
-    "a an the one single specific specified given particular certain individual existing provided "
-    "desired requested all every each any some several multiple your own this that these those "
-    "following set list full compact complete current".split()
-)
-_INDEFINITE = frozenset("a an one another".split())
 _ASPECTS = frozenset("detail details information info data metadata representation".split())
-_LISTS = frozenset("list lists collection set array page".split())
-_UNTOLD = frozenset(
-    "id ids identifier identifiers parameter parameters body filter filters sort sorts input array "
-    "arrays data details information".split()
-)
 _FACTS = frozenset(
     "status state count counts total number statistics amount price cost rate balance quota usage "
     "size version limit permission progress time date".split()
 )
-_MASS = frozenset(
-    "data metadata information inventory content feedback access usage audio video traffic "
-    "history weather music media access membership capacity spend billing".split()
-)
-_ADDING = frozenset("add append attach insert post submit upload assign send".split())
-_FRESH = _ADDING | frozenset("place start begin run trigger request invite launch upsert".split())
-_SHORTEST_NOUN = 3  # letters; "x", "wfo": what nobody would say as a noun
 _WITH_TO = frozenset("access link reply response answer change reference subscription".split())
 _ALSO_NOUNS = frozenset(
-    "order report file list record issue post tag label star note book plan group queue request map "
-    "batch index stream process review schedule session match display library search view".split()
+    "order report file list record issue post tag label star note book plan group queue request "
+    "map batch index stream process review schedule session match display library search view".split()
 )
 _ONE_OWNER = re.compile(r"(?:of|for|in) (\{\w+\})")
 _OF_SEVERAL = (("{o} has", "{o} have"), ("{t} has", "{t} have"), ("{t} needs", "{t} need"))
-MOST_WORDS = 14  # of a phrase; what is longer loses what stands behind
 
 
 @dataclass(frozen=True)
@@ -109,7 +94,7 @@ class SpokenOperation:
             return "look_many"
         if self.sort == "look":
             return "look_fact" if self.thing.split(" ")[-1] in _FACTS else "look_one"
-        if self.verb.split(" ")[-1] in _PLACING | PARTICLES:
+        if self.verb.split(" ")[-1] in PLACING | PARTICLES:
             return "bare"
         goes = any(re.match(r"(?:from|to|into|with|as|against) ", each) for each in self.places)
         acts_on_one = self.sort in ("make", "search") and self.own is not None
@@ -122,7 +107,7 @@ class SpokenOperation:
         of_thing, after = (self.places, ()) if stays else ((), self.places)
         owners, places = " ".join([*self.owners, *of_thing]), " ".join(after)
         noun = self.head
-        is_mass = noun.split(" ")[-1] in _MASS
+        is_mass = noun.split(" ")[-1] in MASS
         thing = f"{{{self.own}}}" if self.own else f"{self.determiner} {self.thing}".strip()
         fresh = f"new {self.thing}" if self.many or is_mass else with_article(f"new {noun}")
         things = self.thing if self.many or is_mass else plural(self.thing)
@@ -133,26 +118,20 @@ class SpokenOperation:
             "a": fresh,
             "ns": f"{self.determiner} {things}" if self.determiner in ("my", "our") else things,
             "b": f"{owners} {places}".strip(),
-            "w": owner[1] if (owner := _ONE_OWNER.fullmatch(f"{owners} {places}".strip())) else "\0",
+            "w": owner[1]
+            if (owner := _ONE_OWNER.fullmatch(f"{owners} {places}".strip()))
+            else "\0",
             "v": self.verb,
             "d": participle(self.verb) if " " not in self.verb else "\0",
         }
 
 
-@dataclass(frozen=True)
-class SpokenParameter:
-    """What a parameter may be called in a sentence, and where it stands."""
-
-    name: str
-    nouns: tuple[str, ...]  # the likeliest first
-    in_path: bool
-    is_last: bool  # the last part of the path, which says which thing
-    is_bound: bool  # its values may stand behind its noun; those of others are said apart
-    is_listed: bool = False
-
-
 def read_operation(
-    sentence: str, method: str, path: str, parameters: Sequence[SpokenParameter], known: Collection[str]
+    sentence: str,
+    method: str,
+    path: str,
+    parameters: Sequence[SpokenParameter],
+    known: Collection[str],
 ) -> SpokenOperation | None:
     """Return the operation that an imperative sentence is; None where it has no thing.
 
@@ -167,19 +146,21 @@ def read_operation(
     place, words = segments[0]
     if place or not words:
         return None
-    binding = _NounBinding(verb, sort, path, parameters)
+    has_articles = re.search(r"\b(?:an?|the)\b", sentence) is not None
+    binding = NounBinding(verb, sort, path, parameters, has_articles)
     many, determiner, thing = binding.thing(words)
     thing = binding.without_owner(thing)
-    own = binding.own(thing, many)
+    own = binding.thing_parameter(thing, many)
     places = binding.places(segments[1:])
     said = binding.without_prefix(thing)
     if not said:
         return None
     if own:
-        said = binding.nouns[own] = singular(said)
+        said, many = singular(said), False
+        binding.nouns[own] = said
     determiner = binding.determiner or determiner
     owners = binding.owners()
-    if verb in _ADDING:
+    if verb in ADDING:
         owners, places = (), owners + places
     if own and sort == "search":
         sort = "other" if verb == "query" else "look"
@@ -206,13 +187,6 @@ def operation_of_path(method: str, path: str) -> str:
     return f"{verb or 'get'} {with_article(one) if verb == 'create' else f'the {one}'}"
 
 
-@cache
-def spoken_name(name: str) -> str:
-    """Return the words of a name, abbreviations in full."""
-    table = word_table("operations")["abbreviations"]
-    return " ".join(table.get(word, word) for word in spaced_words(name).split())
-
-
 def _plain(sentence: str, known: Collection[str]) -> list[str]:
     """Return a sentence's words, in small letters where they are no names."""
     text = re.sub(r"\b(logged|signed|built|opted)[ -](in|on|out)\b", r"\1-\2", sentence)
@@ -220,6 +194,7 @@ def _plain(sentence: str, known: Collection[str]) -> list[str]:
     text = re.sub(r"\b(?:belonging|related|attached|assigned) to\b|\bassociated with\b", "of", text)
     if len((head := text.split(", ")[0]).split()) > 2:
         text = head
+    text = re.sub(r"\b(?:one|1) or more\b|\(s\)", "", text)
     text = re.sub(r" for (?:use|usage|reference)\b.*", "", text)
     words = [each.strip(",;:!?\"'()[]").rstrip(".") for each in text.split()]
     words = [each for each in words if each]
@@ -234,9 +209,6 @@ def _plain(sentence: str, known: Collection[str]) -> list[str]:
         return low if is_title and (titled or {low, singular(low)} & set(known)) else word
 
     return [words[0].lower(), *map(lowered, words[1:])] if words else []
-
-
-Segment = tuple[str, list[str]]
 
 
 def _segments(words: list[str]) -> tuple[str, list[Segment]]:
@@ -255,9 +227,9 @@ def _segments(words: list[str]) -> tuple[str, list[Segment]]:
             break
         if word in _CLAUSE or _begins_a_verb(word, following, words[index + 2 : index + 3]):
             break
-        if word in _PLACING:
+        if word in PLACING:
             before = segments[-1][1]
-            if len(_content(before)) > 1 and re.search(r"..ed$|^exempt$|^available$", before[-1]):
+            if len(content(before)) > 1 and re.search(r"..ed$|^exempt$|^available$", before[-1]):
                 word = f"{before.pop()} {word}"  # "the license allocated to a user"
             segments.append((word, []))
         else:
@@ -271,31 +243,22 @@ def _begins_a_verb(word: str, following: str, after: list[str]) -> bool:
         return False
     if word == "to" and after and following not in _ALSO_NOUNS:
         return True
-    return bool(after) and after[0] in _FILL | {"it", "them", "its", "their", "new"}
+    return bool(after) and after[0] in FILL | {"it", "them", "its", "their", "new"}
 
 
 def _object_first(verb: str, segments: list[Segment], sort: str) -> tuple[str, list[Segment]]:
     """Return verb and phrases with that of the thing first: "search for books", "details of a"."""
-    if not _content(segments[0][1]) and len(segments) > 1:
+    if not content(segments[0][1]) and len(segments) > 1:
         place, words = segments[1]
         if place == "of" or (sort == "search" and place in ("for", "through", "in")):
             return verb, [("", segments[0][1] + words), *segments[2:]]
         return f"{verb} {place}", [("", words), *segments[2:]]
-    content = _content(segments[0][1])
-    if sort == "look" and len(segments) > 1 and len(content) == 1:
-        aspect, place = content[0], segments[1][0]
-        if aspect in _LISTS or (aspect in _ASPECTS and place in ("of", "about", "on")):
+    telling = content(segments[0][1])
+    if sort == "look" and len(segments) > 1 and len(telling) == 1:
+        aspect, place = telling[0], segments[1][0]
+        if aspect in LISTS or (aspect in _ASPECTS and place in ("of", "about", "on")):
             return verb, [("", segments[1][1]), *segments[2:]]
     return verb, segments
-
-
-def _without_fill(words: Sequence[str], fill: Collection[str] = _FILL) -> list[str]:
-    """Return words without determiners and the like before them."""
-    return list(dropwhile(lambda word: word.lower() in fill, words))
-
-
-def _content(words: list[str]) -> list[str]:
-    return [each for each in words if each.lower() not in _FILL or each in _LISTS]
 
 
 def _sort_of(verb: str, method: str) -> str:
@@ -304,158 +267,3 @@ def _sort_of(verb: str, method: str) -> str:
         if verb.split(" ")[0] in verbs.split():
             return "other" if " " in verb and sort != "search" and verb != "look up" else str(sort)
     return "other" if method != "GET" or verb.split(" ")[0] in known_verbs() else "look"
-
-
-class _NounBinding:
-    """Parameters of one operation, bound to the nouns of its sentence one by one."""
-
-    def __init__(
-        self, verb: str, sort: str, path: str, parameters: Sequence[SpokenParameter]
-    ) -> None:
-        self._verb, self._sort = verb, sort
-        self._of_me = bool(re.search(r"/me(?:/|$)|/user(?:/|$)", path))
-        self._open = {each.name: each for each in parameters if each.is_bound}
-        self._said_apart = {
-            singular(spoken_name(each.name)) for each in parameters if not each.is_bound
-        }
-        self._owning = "to" if verb in _ADDING else "for" if sort == "make" else "of"
-        self._owners: list[str] = []
-        self.nouns: dict[str, str] = {}
-        self.determiner = ""
-
-    def thing(self, words: list[str]) -> tuple[bool, str, list[str]]:
-        """Return (many, determiner, words) of the thing."""
-        low = [each.lower() for each in words]
-        kept = _without_fill(words, _FILL | {"new", "additional"}) or _content(words)
-        if len(kept) > 1 and kept[-1] in ("resource", "object", "entity", "record"):
-            kept = kept[:-1]
-        head = kept[-1].lower() if kept else ""
-        many = is_plural(head) and head not in _MASS
-        several = bool({"all", "multiple", "several"} & set(low))
-        determiner = "our" if "your" in low else "the"
-        if determiner == "the" and low[0] != "the" and self._is_fresh(low[0]):
-            is_one = kept and not many and head not in _MASS
-            determiner = with_article(kept[0]).split(" ")[0] if is_one else ""
-        return many or (several and self._sort == "look"), determiner, kept
-
-    def _is_fresh(self, first: str) -> bool:
-        """Return whether the thing is none that there is already: "place an order"."""
-        if self._verb.split(" ")[-1] in _PLACING:
-            return False
-        return self._sort == "make" or (
-            self._sort == "other" and (first in _INDEFINITE or self._verb in _FRESH)
-        )
-
-    def without_owner(self, words: list[str]) -> list[str]:
-        """Return words without whose they are, which is kept: "artist's albums"."""
-        at = next((i for i, each in enumerate(words) if re.search(r"'s$|s'$", each)), None)
-        if at is None or at == len(words) - 1:
-            return words
-        owner = [*words[:at], re.sub(r"'s?$", "", words[at])]
-        if (parameter := self._bound(owner)) is not None:
-            self._owners.append(parameter)
-        elif self._of_me or owner[0] in ("current", "authenticated", "logged-in"):
-            self.determiner = "my"
-        elif owner != ["user"]:
-            return words
-        return words[at + 1 :]
-
-    def own(self, words: list[str], many: bool) -> str | None:
-        """Return the parameter that says which thing, bound to the noun that it has."""
-        if many or not words:
-            return None
-        in_path = [each for each in self._open.values() if each.in_path]
-        last = next((each for each in in_path if each.is_last), None)
-        for each in [last] if last else in_path[::-1] or [*self._open.values()]:
-            for noun in each.nouns:
-                ends = len(words) >= len(noun.split()) or last or not in_path
-                if (ends and _ends_alike(words, noun)) or (noun == "one" and (last or not in_path)):
-                    return None if self._sort == "make" and not last else self._take(each, words)
-        if last is None or self._sort == "make":
-            return None
-        initials = "".join(word[0] for word in words).lower()
-        named = {word for noun in last.nouns for word in [noun, *noun.split()]}
-        return self._take(last, words) if named & {initials, *words} else None
-
-    def _take(self, parameter: SpokenParameter, words: list[str]) -> str:
-        del self._open[parameter.name]
-        self.nouns[parameter.name] = singular(" ".join(words))
-        return parameter.name
-
-    def without_prefix(self, words: list[str]) -> str:
-        """Return the thing without the noun of what it belongs to: "album tracks"."""
-        spans = [(i, j) for i in range(len(words) - 1) for j in range(len(words) - 1, i, -1)]
-        for i, j in spans:
-            if (parameter := self._bound(words[i:j], whole=True)) is not None:
-                self._owners.append(parameter)
-                return self.without_prefix([*words[:i], *words[j:]])
-        return " ".join(words)
-
-    def places(self, segments: Sequence[Segment]) -> tuple[str, ...]:
-        """Return the phrases behind the thing, nouns of parameters as slots."""
-        found: list[str] = []
-        for place, words in segments:
-            kept = _without_fill(words)
-            named = {*self.nouns.values(), *_IDENTIFIERS}
-            if place == "by" and any(_ends_alike(kept, noun) for noun in named):
-                continue
-            if (parameter := self._bound(kept)) is not None:
-                of_thing = place in ("by", "with", "using") or (self._sort, place) == ("look", "from")
-                place = self._owning if of_thing else place
-                found.append(f"{place} {{{parameter}}}")
-            elif singular(" ".join(kept).lower()) in self._said_apart:
-                continue
-            elif kept and place not in ("by", "using") and kept[-1].lower() not in _UNTOLD:
-                found.append(f"{place} {_with_determiner(words, kept)}")
-        while sum(len(each.split()) for each in found) > MOST_WORDS and "{" not in found[-1]:
-            found.pop()
-        return tuple(found)
-
-    def owners(self) -> tuple[str, ...]:
-        """Return the phrases that say what the thing belongs to, the rest of the path at the end."""
-        found = [f"{self._owning} {{{each}}}" for each in self._owners]
-        for each in reversed([each for each in self._open.values() if each.in_path]):
-            is_noun = len(each.nouns[0]) > _SHORTEST_NOUN and each.nouns[0] != "one"
-            if is_noun and not each.is_listed:
-                self.nouns[each.name] = each.nouns[0]
-                found.append(f"{self._owning if not found else 'of'} {{{each.name}}}")
-        return tuple(found)
-
-    def _bound(self, words: list[str], *, whole: bool = False) -> str | None:
-        """Return the open parameter that a noun phrase names, which is then taken."""
-        words = _without_fill(words)
-        alternatives = " ".join(words).split(" or ")  # "a workspace or organization"
-        for each in self._open.values() if words else ():
-            for said in [] if each.is_last and self._sort == "make" else alternatives:
-                for noun in each.nouns:
-                    same = singular(said.lower()) == noun
-                    if same or (not whole and _ends_alike(said.split(), noun)):
-                        del self._open[each.name]
-                        self.nouns[each.name] = singular(said)
-                        return each.name
-        return None
-
-
-_IDENTIFIERS = ("id", "ids", "name", "key", "slug", "identifier", "number", "code")
-
-
-def _ends_alike(words: Sequence[str], noun: str) -> bool:
-    """Return whether a phrase ends with a noun, or the noun with the whole phrase."""
-    if not words:
-        return False
-    one = singular(" ".join(words).lower()).split()
-    two = noun.lower().split()
-    count = min(len(one), len(two))
-    return one[-count:] == two[-count:]
-
-
-def _with_determiner(words: list[str], kept: list[str]) -> str:
-    """Return a phrase with "a" or "the" as it was written, "the" where a single thing has none."""
-    phrase = " ".join(kept)
-    low = [each.lower() for each in words]
-    if "your" in low:
-        return f"our {phrase}"
-    if low[0] in _INDEFINITE or {"given", "specified"} & set(low):
-        return with_article(phrase)
-    is_single = not is_plural(kept[-1].lower()) and kept[-1] not in _MASS and kept[-1].islower()
-    return f"the {phrase}" if low[0] == "the" or is_single else phrase

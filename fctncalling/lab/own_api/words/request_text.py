@@ -131,7 +131,7 @@ def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) ->
             text += f", {part.text.strip('- ')}"
         elif text.endswith("?") or rng.random() < 0.06:
             sentences.insert(0, part.text)
-        elif rng.random() < 0.05 and mood != "ask" and not front:
+        elif rng.random() < 0.03 and mood != "ask" and not front and part.text[:4] != "and ":
             front = part.text
         else:
             joins = _JOINING.match(part.text) and rng.random() < 0.88
