@@ -28,6 +28,7 @@ from fctncalling.lab.own_api.words.request_fit import RequestFit
 from fctncalling.lab.own_api.words.vocabulary import singular, spaced_words
 
 OTHER_MIGHT_DO = "another function might do"
+FEW_FUNCTIONS = 30  # of an API that people speak of at a desk, in words that need no noun
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ _WHOLE_MONTH_SHARE = 0.3  # of two days of which one is before the other
 _BARE_SHARE = 0.1  # of calls without demanded values that have no value at all
 _OWN_PHRASES_SHARE = 0.75  # of the tasks of a function that the user gave phrases
 _ACT_SHARE, _DOC_SHARE = 0.4, 0.12
+_ACT_SHARE_OF_MANY = 0.05
 _OPEN_KINDS = frozenset("identifier person_name free_text email phone url date datetime".split())
 _TRIES = 60
 
@@ -302,6 +304,7 @@ def draw_frame(
     of_acts = [frame for frame in fitting if frame.source.startswith("act")]
     words = api.words[call.function]
     share = _ACT_SHARE if words.operation else 1 - _DOC_SHARE
+    share = share if len(api.words) <= FEW_FUNCTIONS else _ACT_SHARE_OF_MANY
     if of_acts and (not from_doc or rng.random() < share):
         return _by_mood(of_acts, rng)
     return _by_mood(from_doc or fitting, rng)

@@ -24,7 +24,12 @@ from fctncalling.lab.forge.forged_entry import (
     user_answer,
 )
 from fctncalling.lab.forge.own_api.declined import out_of_scope_draft
-from fctncalling.lab.forge.own_api.drawn_call import OTHER_MIGHT_DO, AskableApi, RequestDraft
+from fctncalling.lab.forge.own_api.drawn_call import (
+    FEW_FUNCTIONS,
+    OTHER_MIGHT_DO,
+    AskableApi,
+    RequestDraft,
+)
 from fctncalling.lab.forge.own_api.own_multi_turn import multi_turn_draft, multi_turn_fault
 from fctncalling.lab.forge.own_api.own_single_turn import (
     functions_weighted_by_askable_values,
@@ -52,7 +57,6 @@ _MAKERS: dict[str, Maker] = {
     "multi_turn_base": multi_turn_draft,
 }
 _TRIES = 400
-FEW_FUNCTIONS = 30  # of an API in which an act may tell a function without its noun
 UNANSWERED = "has a question that the user does not understand"
 
 

@@ -140,7 +140,8 @@ def _rows() -> tuple[ClauseRow, ...]:
 
 def clause_row_of(words: FunctionWords, name: str) -> ClauseRow | None:
     """Return the first row of the table that is for a parameter; None where none is."""
-    changes = words.operation is None or words.operation.sort in ("change", "other")
+    sort = words.operation.sort if words.operation else "other"
+    changes = sort == "change" or (sort == "other" and not words.method)
     rows = (row for row in _rows() if changes or not row.of_change)
     return next((row for row in rows if row.fits(name, words.kinds[name])), None)
 

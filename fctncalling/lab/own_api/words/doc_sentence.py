@@ -41,7 +41,7 @@ _VERBS_OF_QUESTIONS = (
 _MARKUP = re.compile(r"```.*?(?:```|\Z)|<[^<>]{1,200}>|^\s*[|#].*$", re.DOTALL | re.MULTILINE)
 EXPLAINED = re.compile(r" that (?:was|is|are|were|has|have) | by (?:their|its|his|words)\b")
 """Where a sentence goes on to explain what nobody would ask for."""
-_PLAIN_VERB = re.compile(r"^[a-z]+$")
+_PLAIN_VERB = re.compile(r"^[a-z-]+$")
 
 
 _NEXT_SENTENCE = re.compile(
@@ -160,8 +160,9 @@ def _is_verb(first: str, rest: str) -> bool:
         return True  # of another language or form: it stays as it is
     of = rest.partition(" ")[0]
     is_thing = of == "of" or (of == "for" and first.lower() in ("offer", "order", "request"))
-    if of in _ARTICLES:  # "Snooze an incident": what has an object is a verb
-        return True
+    # "Snooze an incident": what has an object is a verb; "Force-apply", "Re-enable"
+    if of in _ARTICLES or base_verb(first.rpartition("-")[2]) in known_verbs() - {first}:
+        return not is_thing
     return base_verb(first) in known_verbs() and not is_thing
 
 

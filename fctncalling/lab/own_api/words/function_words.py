@@ -42,7 +42,6 @@ PEOPLE = frozenset(
 _ID_ENDS = frozenset("id ids gid uid guid sid number no uuid identifier key ref nr num".split())
 _GENERIC = frozenset("id gid uid uuid guid sid key identifier slug".split())
 _BOUND = frozenset("identifier free_text person_name place email integer url enum".split())
-_METHODS = frozenset("get post put patch".split())
 _NAMING = frozenset("identifier person_name place email".split())
 _OTHER_ENDS = frozenset("code name slug".split())
 _UNITS = frozenset(
@@ -75,11 +74,17 @@ class FunctionWords:
         of_path = operation_of_path(self.method, self.path)
         if of_path and not self.doc.description.strip():
             verb, _, thing = spoken_name(self.doc.name).partition(" ")
-            is_said = verb in known_verbs() and verb not in _METHODS and " v1 " not in thing
-            return f"{verb} {thing}" if is_said and thing else of_path
+            plain = bool(thing) and verb in known_verbs() and not self._is_named_by_path()
+            is_act = of_path.split(" ")[0] in self.path.split("/")[-1]
+            return f"{verb} {thing}" if plain and not is_act else of_path
         sentence = imperative(self.doc.description, self.doc.name)
         is_other = re.search(r"\b(?:documentation|endpoint)\b", sentence, re.I)
         return of_path if of_path and is_other else sentence
+
+    def _is_named_by_path(self) -> bool:
+        """Return whether its name is made of its method and path, as where a document has none."""
+        given = {*spaced_words(f"{self.method} {self.path}").split(), "id"}
+        return {*spaced_words(self.doc.name).split()} <= given
 
     @property
     def method(self) -> str:
@@ -116,9 +121,8 @@ class FunctionWords:
             )
         behind = " ".join((*operation.owners, *operation.places))
         said = {singular(each.lower()) for each in f"{operation.thing} {behind}".split()}
-        return bool(
-            operation.own or "{" in behind or operation.sort == "search" or said & self._name_nouns
-        )
+        is_placed = operation.own is not None or "{" in behind or operation.determiner == "my"
+        return is_placed or operation.sort == "search" or bool(said & self._name_nouns)
 
     @cached_property
     def _name_nouns(self) -> frozenset[str]:

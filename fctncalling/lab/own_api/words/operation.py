@@ -33,7 +33,7 @@ MOODS = ("do", "want", "say", "ask")
 _CLAUSE = frozenset(
     "that which who whose where when while if so because such including will can is are was were "
     "has have had may must should e.g. i.e. based whether how what then but only rather "
-    "optionally according representing containing specifying matching showing describing where".split()
+    "optionally according representing containing specifying matching showing describing".split()
 )
 _ASPECTS = frozenset("detail details information info data metadata representation".split())
 _FACTS = frozenset(
@@ -43,7 +43,7 @@ _FACTS = frozenset(
 _WITH_TO = frozenset("access link reply response answer change reference subscription".split())
 _ALSO_NOUNS = frozenset(
     "order report file list record issue post tag label star note book plan group queue request "
-    "map batch index stream process review schedule session match display library search view".split()
+    "map batch index stream process review schedule session match display library search".split()
 )
 _ONE_OWNER = re.compile(r"(?:of|for|in) (\{\w+\})")
 _OF_SEVERAL = (("{o} has", "{o} have"), ("{t} has", "{t} have"), ("{t} needs", "{t} need"))
@@ -176,6 +176,7 @@ def operation_of_path(method: str, path: str) -> str:
         return ""
     item = bool(parts) and parts[-1].startswith("{")
     *_, last = things
+    last = last.removeprefix("bulk ")
     first = last.split(" ")[0]
     if first in known_verbs() and method == "POST" and first == base_verb(first):
         before = singular(things[-2]) if len(things) > 1 else ""
@@ -203,8 +204,9 @@ def _plain(sentence: str, known: Collection[str]) -> list[str]:
 
     def lowered(word: str) -> str:
         low = word.lower()
-        if low in table and word in (low, word.capitalize()):
-            return str(table[low])
+        bare = low.removesuffix("'s")
+        if bare in table and word[1:] == low[1:]:
+            return f"{table[bare]}{low[len(bare) :]}"
         is_title = re.fullmatch(r"[A-Z][a-z'-]+(?:-[A-Z][a-z]+)*", word) is not None
         return low if is_title and (titled or {low, singular(low)} & set(known)) else word
 

@@ -87,14 +87,18 @@ class RequestFit:
         """Return how well a request without its values fits functions, 0 to 1 each."""
         offered = frozenset(names)
         shared: dict[tuple[str, int], float] = {}
+        named: set[tuple[str, int]] = set()
         total = 0.0
         for part in _asked(text, values):
             having = [each for each in self._having.get(part, ()) if each[0] in offered]
             total += self._weights[part] if having else 0.0
+            named.update(having if part[0] != "@" else ())
             for each in having:
                 shared[each] = shared.get(each, 0.0) + self._weights[part]
         found = dict.fromkeys(names, 0.0)
         for (name, number), weight in shared.items():
+            if (name, number) not in named:
+                continue  # "Get 1rAeqf3": a verb alone names nothing
             fit = 2 * weight / (total + self._totals[name][number])
             found[name] = max(found[name], fit)
         return found

@@ -131,12 +131,16 @@ def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) ->
             text += f", {part.text.strip('- ')}"
         elif text.endswith("?") or rng.random() < 0.06:
             sentences.insert(0, part.text)
-        elif rng.random() < 0.03 and mood != "ask" and not front and part.text[:4] != "and ":
+        elif rng.random() < 0.03 and mood != "ask" and not front and _may_open(part.text):
             front = part.text
         else:
             joins = _JOINING.match(part.text) and rng.random() < 0.88
             text += f"{'' if part.text.startswith(':') else ' ' if joins else ', '}{part.text}"
     return SaidCall(text, mood, tuple(sentences), front)
+
+
+def _may_open(text: str) -> bool:
+    return not text.startswith("and ") and len(text.split()) < 7
 
 
 _JOINING = re.compile(

@@ -89,7 +89,7 @@ def base_verb(word: str) -> str:
         return f"{low[:-3]}y"
     if low.endswith(_WITH_ES):
         return low[:-2]
-    return low[:-1] if re.fullmatch(r"[a-z]{2,}[^su]s", low) else low
+    return low[:-1] if re.fullmatch(r"[a-z-]{2,}[^su]s", low) else low
 
 
 _PARTICIPLES = dict(
