@@ -8,13 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.own_api.drawn_call import (
-    OTHER_MIGHT_DO,
-    AskableApi,
-    RequestDraft,
-    draw_call,
-    draw_frame,
-)
+from fctncalling.lab.forge.own_api.drawn_call import AskableApi, RequestDraft, draw_call, draw_frame
 from fctncalling.lab.own_api.words.clauses import spoken_value_with_noun
 from fctncalling.lab.own_api.words.frames import Act, RequestFrame, act_families, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
@@ -22,7 +16,6 @@ from fctncalling.lab.own_api.words.request_text import SaidCall, request_text, s
 from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 
 _NEVER = r"(?!)"
-MOST_ALIKE = 0.6  # of a left-out function's fit: what another function may reach
 _TOO_WIDE = frozenset({"look", "change", "tell"})  # families that a near miss may be served by
 
 
@@ -123,7 +116,7 @@ def _other_act(api: AskableApi, rng: Random) -> RequestDraft:
         for name, each in api.words.items()
         if any(_shape(each, parameter) == shape for parameter in each.kinds)
     ]
-    served = {family for name in taking for family in act_families(api.words[name], api.acts[name])}
+    served = {family for name in taking for family in act_families(api.acts[name])}
     served |= {"look"} if any(words.verb in _LOOKS for words in api.words.values()) else set()
     served |= {"pay"} if "claim" in served else set()  # money back is asked for by a claim
     own = {act.name for each in api.acts.values() for act in each}
@@ -181,11 +174,18 @@ def _said_of_thing(
 def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
     """Return a request whose function is not offered; none where another might do."""
     function = rng.choice(api.names)
+    if any(_alike(api, function, other) for other in api.words if other != function):
+        raise NoTaskDrawn("another function might do")
     call = draw_call(api, function, rng)
     frame: RequestFrame = draw_frame(api, call, rng)
     text = request_text([said_call(api.words[function], frame, call.arguments, rng)], rng)
-    scores = api.fit.scores(text, call.arguments.values(), list(api.words))
-    own = scores.pop(function)
-    if own <= 0 or any(other > MOST_ALIKE * own for other in scores.values()):
-        raise NoTaskDrawn(OTHER_MIGHT_DO)
     return RequestDraft(text, [], [frame], left_out=function, source="left out")
+
+
+def _alike(api: AskableApi, one: str, other: str) -> bool:
+    """Return whether two functions do what belongs to one family with things of one sort."""
+    families = act_families(api.acts[one]) & act_families(api.acts[other])
+    if not families and api.acts[one] and api.acts[other]:
+        return False
+    shapes = [{_shape(w, p) for p in w.kinds} for w in (api.words[one], api.words[other])]
+    return bool(shapes[0] & shapes[1]) or api.words[one].noun == api.words[other].noun

@@ -57,6 +57,7 @@ _MAKERS: dict[str, Maker] = {
     "multi_turn_base": multi_turn_draft,
 }
 _TRIES = 400
+MOST_ALIKE = 0.9  # of a left-out function's fit: what a function on offer may reach
 UNANSWERED = "has a question that the user does not understand"
 
 
@@ -123,6 +124,11 @@ def _fault(api: AskableApi, entry: dict[str, Any], draft: RequestDraft) -> str |
     offered = [doc["name"] for doc in entry["function"]]
     called = {call.function for call in draft.calls}
     others = [name for name in offered if name not in called]
+    if draft.left_out:
+        own = draft.frames[0].function
+        scores = api.fit.scores(draft.question, (), [own, *offered])
+        if any(scores[name] > MOST_ALIKE * scores[own] for name in offered):
+            return OTHER_MIGHT_DO
     if not called or all(_tells_alone(api, frame, others) for frame in draft.frames):
         return draft_fault(entry, draft)
     placed = {name for frame in draft.frames for name in frame.parameters}

@@ -182,7 +182,7 @@ def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> RequestDraf
     if not listed:
         raise NoTaskDrawn("no listed values")
     primary = words.primary
-    is_looked_at = "look" in act_families(words, api.acts[function])
+    is_looked_at = "look" in act_families(api.acts[function])
     if primary and words.kinds[primary].kind in _CERTAIN and not is_looked_at:
         raise NoTaskDrawn("nobody does this twice with one thing")
     name = rng.choice(listed)

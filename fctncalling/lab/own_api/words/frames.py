@@ -157,12 +157,16 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def acts_of_function(words: FunctionWords) -> list[Act]:
-    """Return the acts that a function is, the best first."""
+    """Return the acts that a function is, the best first, its operation's sort at the end."""
     scored = [(act.score(words), act) for act in act_table()]
     best = max((score for score, _ in scored), default=0.0)
     floor = max(LEAST, best - NEAR_BEST)
     found = [(score, act) for score, act in scored if score >= floor]
-    return [act for _, act in sorted(found, key=lambda pair: -pair[0])]
+    ordered = [act for _, act in sorted(found, key=lambda pair: -pair[0])]
+    sort = words.operation.sort if words.operation else "other"
+    family = "look" if sort == "search" else sort
+    plain = Act(sort, re.compile(r"(?!)"), None, None, "", family, {})  # has no phrases
+    return ordered if sort == "other" else [*ordered, plain]
 
 
 SLOT = re.compile(r"\{(\w+)\}")
@@ -265,21 +269,9 @@ def split_held_out_frames(
     return ordered[count:] or ordered, ordered[:count] or ordered
 
 
-def act_families(words: FunctionWords, acts: Sequence[Act]) -> frozenset[str]:
-    """Return the families of a function's acts and of its operation."""
-    families = frozenset(each.family for each in acts)
-    return families | (
-        {_FAMILY_OF_SORT.get(words.operation.sort, "")} if words.operation else set()
-    )
-
-
-_FAMILY_OF_SORT = {
-    "look": "look",
-    "search": "look",
-    "make": "make",
-    "change": "change",
-    "end": "end",
-}
+def act_families(acts: Sequence[Act]) -> frozenset[str]:
+    """Return the families of acts."""
+    return frozenset(each.family for each in acts)
 
 
 _HEAD = """\

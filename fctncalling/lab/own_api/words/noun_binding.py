@@ -43,7 +43,7 @@ Segment = tuple[str, list[str]]
 
 @dataclass(frozen=True)
 class SpokenParameter:
-    """What a parameter may be called in a sentence, and where it stands."""
+    """Parameter by what it may be called in a sentence, and where it stands."""
 
     name: str
     nouns: tuple[str, ...]  # the likeliest first
@@ -64,7 +64,9 @@ class NounBinding:
         parameters: Sequence[SpokenParameter],
         has_articles: bool,
     ) -> None:
-        self._verb, self._sort, self._has_articles = verb, sort, has_articles
+        self._verb = verb
+        self._sort = sort
+        self._has_articles = has_articles
         self._of_me = bool(re.search(r"/me(?:/|$)|/user(?:/|$)", path))
         self._open = {each.name: each for each in parameters if each.is_bound}
         self._said_apart = {

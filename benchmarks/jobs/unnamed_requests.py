@@ -3,7 +3,7 @@
 Counted apart from the forge's own guard: nouns are here what a function's name and summary have
 beside verbs, and a stem is the first letters of a word.
 
-  python benchmarks/unnamed_requests.py /tmp/docs/*.yaml --num_tasks 90 --most 2
+  python benchmarks/jobs/unnamed_requests.py /tmp/docs/*.yaml --num_tasks 90 --most 2
 
 Exits 1 where an API's share is above --most percent.
 """
