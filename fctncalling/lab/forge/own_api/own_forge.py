@@ -108,7 +108,7 @@ class OwnForgeRun(BaseForgeRun):
         )
 
 
-OWN_VERSION = 6
+OWN_VERSION = 7
 """Raised where the same seed gives other tasks than before."""
 
 
