@@ -162,10 +162,8 @@ def verbatim_value(words: FunctionWords, name: str, value: Any, rng: Random) -> 
     label = words.label(name)
     if name == words.primary and rng.random() < 0.8:
         text = spoken_value_with_noun(words, name, value, rng)
-        forms = (
-            ("for {}", "- {} -") if text[:1].islower() else ("{}", "for {}", "- {} -", "it's {}")
-        )
-        return SaidValue(rng.choice(forms).format(text), False)
+        ways = ["for {}", "- {} -"] + ([] if text[:1].islower() else ["{}", "it's {}"])
+        return SaidValue(rng.choice(ways).format(text), False)
     row = clause_row_of(words, name)
     forms, sentences = row.usable(kind) if row else ((), ())
     if _is_new_value(words, name) and (not forms or rng.random() < NEW_VALUE_SHARE):

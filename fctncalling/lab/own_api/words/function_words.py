@@ -75,6 +75,7 @@ class FunctionWords:
         if of_path and not self.doc.description.strip():
             verb, _, thing = spoken_name(self.doc.name).partition(" ")
             plain = bool(thing) and verb in known_verbs() and not self._is_named_by_path()
+            plain &= verb not in map(singular, spaced_words(self.path).split())
             is_act = of_path.split(" ")[0] in self.path.split("/")[-1]
             return f"{verb} {thing}" if plain and not is_act else of_path
         sentence = imperative(self.doc.description, self.doc.name)

@@ -142,6 +142,8 @@ class NounBinding:
 
     def without_prefix(self, words: list[str]) -> str:
         """Return the thing without the noun of what it belongs to: "album tracks"."""
+        if {"and", "or"} & set(words):
+            return " ".join(words)
         spans = [(i, j) for i in range(len(words) - 1) for j in range(len(words) - 1, i, -1)]
         for i, j in spans:
             if (parameter := self._bound(words[i:j], whole=True)) is not None:

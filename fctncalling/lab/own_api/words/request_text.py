@@ -114,7 +114,7 @@ def _as_list(
     for name in rest:
         value = arguments[name]
         if isinstance(value, bool):
-            items.append(verbatim_value(words, name, value, rng).text)
+            items.append(verbatim_value(words, name, value, rng).text.removeprefix("and "))
         else:
             mark = rng.choice((" ", " ", ": ", " = "))
             items.append(f"{words.label(name)}{mark}{spoken_value(words.kinds[name], value, rng)}")
@@ -246,7 +246,7 @@ def polish_text(text: str, register: str, rng: Random) -> str:
 
 def _small_first(text: str) -> str:
     """Return a text that begins with a small letter, unless it begins with a name or a number."""
-    word = re.match(r"[A-Z][a-z']+", text)
+    word = re.match(r"A(?= )|[A-Z][a-z']+", text)
     if word is not None and word[0].lower() in _own_words():
         return text[:1].lower() + text[1:]
     return text
