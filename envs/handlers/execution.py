@@ -248,7 +248,8 @@ class ToolSession:
         allowance = instances.pop(_ALLOWANCE, None) or SizeBudget()
         if (names := list(instances)) != list(self._instances):
             raise ValueError(f"state of tools {names}: expected one of {list(self._instances)}")
-        self._instances, self._allowance = instances, allowance
+        self._instances = instances
+        self._allowance = allowance
 
     def _evaluate(self, call: str | PlainCall) -> Any:
         if isinstance(call, str) and len(call) > MAX_CALL_CHARS:

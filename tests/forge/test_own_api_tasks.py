@@ -279,7 +279,6 @@ def test_acts_are_many_and_each_can_be_asked_in_several_ways() -> None:
         ("return_bike", "take_back"),
         ("extend_rental", "renew"),
         ("cancel_repair", "cancel"),
-        ("find_bikes", "find"),
     ],
 )
 def test_functions_find_their_acts_by_name_and_description(function: str, expected: str) -> None:

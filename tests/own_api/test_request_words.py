@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 import pytest
 
+from fctncalling.data.types import FunctionDoc
+from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
 from fctncalling.lab.own_api.words.doc_sentence import imperative
+from fctncalling.lab.own_api.words.flags import said_flag
+from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.request_fit import RequestFit
 from fctncalling.lab.own_api.words.spoken_values import enum_value_words, spoken_value
 
 
@@ -61,3 +67,100 @@ def test_a_number_that_says_which_one_is_no_amount() -> None:
         for name, text in described.items()
     ]
     assert kinds == ["identifier", "integer"]
+
+
+def words_of(method: str, path: str, description: str, *names: str) -> FunctionWords:
+    """Return the words of an operation whose parameters are all demanded identifiers."""
+    properties = {name: {"type": "string", "description": ""} for name in names}
+    parameters = {"type": "dict", "properties": properties, "required": list(names)}
+    kind = ArgumentKind("identifier", "string")
+    own = {
+        name: {"name": name, "in": "path" if f"{{{name}}}" in path else "query"} for name in names
+    }
+    name = re.sub(r"\W+", "_", f"{method.lower()}{path}").strip("_")
+    origin = {"method": method, "path": path, "parameters": own}
+    return FunctionWords(
+        FunctionDoc(name, description, parameters), dict.fromkeys(names, kind), origin
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "description", "phrase", "nouns"),
+    [
+        ("GET", "/audiobooks/{id}", "Get an Audiobook", "get {id}", {"id": "audiobook"}),
+        (
+            "GET",
+            "/users/{id}/repos",
+            "",
+            "list the repositories of {id}",
+            {"id": "user"},
+        ),
+        ("GET", "/albums/{id}/tracks", "Get Album Tracks", "list the tracks of {id}", {}),
+        ("GET", "/orgs/{org}/repos", "List an org's repos.", "list the repositories of {org}", {}),
+        ("POST", "/posts/{id}/notes", "Create a note on a post", "add a new note on {id}", {}),
+        ("DELETE", "/runs/{run_id}", "", "get rid of {run_id}", {"run_id": "run"}),
+        ("PATCH", "/pages/{id}", "Update page properties", "change the properties of {id}", {}),
+        ("PUT", "/user/starred/{repo}", "Star a repository", "star {repo}", {}),
+        ("POST", "/runs/{run_id}/cancel", "", "have {run_id} cancelled", {}),
+        (
+            "DELETE",
+            "/groups/{group_id}/users/{user_id}",
+            "Removes a user from a group.",
+            "remove {user_id} from {group_id}",
+            {},
+        ),
+        ("GET", "/stations/{id}", "Returns metadata about a given radar station", "see {id}", {}),
+        ("GET", "/me/albums", "Get User's Saved Albums", "see my saved albums", {}),
+        ("GET", "/user/logout", "Logs out current logged in user session", "log out", {}),
+    ],
+)
+def test_an_operation_is_asked_for_by_its_verb_its_thing_and_what_that_belongs_to(
+    method: str, path: str, description: str, phrase: str, nouns: dict[str, str]
+) -> None:
+    words = words_of(method, path, description, *re.findall(r"\{(\w+)\}", path))
+    operation = words.operation
+    assert operation is not None
+    phrases = [text for _, text in operation.phrases()]
+    assert any(text.startswith(phrase) for text in phrases), phrases
+    assert nouns.items() <= operation.nouns.items()
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "value", "expected"),
+    [
+        ("deleted", "Whether to include deleted items", True, "and include deleted items"),
+        ("deleted", "Whether to include deleted items", False, "do not include deleted items"),
+        ("in_trash", "Set to true to delete a block.", True, "and delete a block"),
+        ("open", "Indicates whether the shop is open", False, "the shop is not open"),
+        ("include_tests", "", True, "with tests"),
+        ("send_mail", "", False, "do not send mail"),
+        ("beta", "", True, "with beta turned on"),
+    ],
+)
+def test_flags_are_said_as_wishes(name: str, description: str, value: bool, expected: str) -> None:
+    words = words_of("GET", "/shops", "List shops", name)
+    kind = ArgumentKind("boolean", "boolean", description=description)
+    words = FunctionWords(words.doc, {name: kind}, words.origin)
+    said = {said_flag(words, name, value, Random(seed))[0] for seed in range(20)}
+    assert expected in said
+
+
+def test_a_request_fits_the_function_that_it_names_without_its_values() -> None:
+    fit = RequestFit(
+        [
+            ("listReposForUser", "List a user's repositories.", "/users/{id}/repos"),
+            ("listReposForOrg", "List an organization's repositories.", "/orgs/{id}/repos"),
+            ("getRepo", "Get a repository.", "/repos/{id}"),
+            ("deleteRepo", "Delete a repository.", "/repos/{id}"),
+        ]
+    )
+    names = ("listReposForUser", "listReposForOrg", "getRepo", "deleteRepo")
+    for text, values, function in (
+        ("Which repositories does the user 12 have?", ["12"], "listReposForUser"),
+        ("Show me all repositories of organization Acme.", ["Acme"], "listReposForOrg"),
+        ("I need the repository 7.", ["7"], "getRepo"),
+        ("Repository 7 can go.", ["7"], "deleteRepo"),
+    ):
+        assert [n for n in names if fit.names_all(text, values, {n}, names)] == [function]
+    assert not any(fit.names_all("Get 1rAeqf3.", ["1rAeqf3"], {name}, names) for name in names)
+    assert not fit.names_all("Get user", ["user"], {"listReposForUser"}, names)

@@ -6,7 +6,6 @@ import datetime
 import hashlib
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,11 +24,14 @@ from fctncalling.lab.own_api.words.frames import (
     acts_of_function,
     frames_of_function,
     split_held_out_frames,
-    without_shared_frames,
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.request_fit import RequestFit
 from fctncalling.lab.own_api.words.vocabulary import singular, spaced_words
 from fctncalling.specification.api import OwnApi
+
+OTHER_MIGHT_DO = "another function might do"
+FEW_FUNCTIONS = 30  # of an API that people speak of at a desk, in words that need no noun
 
 
 @dataclass(frozen=True, eq=False)  # what is found of it once is kept by its identity
@@ -43,7 +45,7 @@ class AskableApi:
     offers: FunctionOffers
     unasked: Mapping[str, str]  # function -> why no request can be made for it
     left_out: Mapping[tuple[str, str], str]  # parameter -> why it is in no request
-    thrown_away: Counter[str]
+    fit: RequestFit
     held_out: bool
 
     @cached_property
@@ -68,12 +70,13 @@ def askable_api(
     own: dict[str, dict[str, ArgumentKind]] = {doc.name: {} for doc in api.functions}
     for (function, name), kind in kinds.items():
         own[function][name] = kind
-    words = {doc.name: FunctionWords(doc, own[doc.name]) for doc in api.functions}
-    made = {name: frames_of_function(each) for name, each in words.items()}
-    kept, gone = without_shared_frames(made, words)
+    words = {
+        doc.name: FunctionWords(doc, own[doc.name], api.origins.get(doc.name, {}))
+        for doc in api.functions
+    }
     frames: dict[str, Sequence[RequestFrame]] = {}
-    for name, each in kept.items():
-        every = [*own_phrases.get(name, ()), *each]
+    for name, each in words.items():
+        every = [*own_phrases.get(name, ()), *frames_of_function(each)]
         frames[name] = split_held_out_frames(every)[held_out]
     return AskableApi(
         api,
@@ -83,7 +86,7 @@ def askable_api(
         offers,
         _unasked(words) | offers.too_long(),
         {key: _why(kind) for key, kind in kinds.items() if not kind.can_be_asked},
-        gone,
+        RequestFit((doc.name, doc.description, words[doc.name].path) for doc in api.functions),
         held_out,
     )
 
@@ -128,7 +131,8 @@ _MOST_OPTIONAL = 3
 _WHOLE_MONTH_SHARE = 0.3  # of two days of which one is before the other
 _BARE_SHARE = 0.1  # of calls without demanded values that have no value at all
 _OWN_PHRASES_SHARE = 0.75  # of the tasks of a function that the user gave phrases
-_DOC_SHARE = 0.12
+_ACT_SHARE, _DOC_SHARE = 0.4, 0.12
+_ACT_SHARE_OF_MANY = 0.05
 _OPEN_KINDS = frozenset("identifier person_name free_text email phone url date datetime".split())
 _TRIES = 60
 
@@ -311,9 +315,12 @@ def draw_frame(
         return rng.choice(own)
     from_doc = [frame for frame in fitting if frame.source == "doc"]
     of_acts = [frame for frame in fitting if frame.source.startswith("act")]
-    if of_acts and (not from_doc or rng.random() >= _DOC_SHARE):
+    words = api.words[call.function]
+    share = _ACT_SHARE if words.operation else 1 - _DOC_SHARE
+    share = share if len(api.words) <= FEW_FUNCTIONS else _ACT_SHARE_OF_MANY
+    if of_acts and (not from_doc or rng.random() < share):
         return _by_mood(of_acts, rng)
-    return rng.choice(from_doc or fitting)
+    return _by_mood(from_doc or fitting, rng)
 
 
 def _by_mood(frames: list[RequestFrame], rng: Random) -> RequestFrame:

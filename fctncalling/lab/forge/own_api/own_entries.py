@@ -6,7 +6,7 @@ Drafts that prove nothing are thrown away and counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -24,7 +24,12 @@ from fctncalling.lab.forge.forged_entry import (
     user_answer,
 )
 from fctncalling.lab.forge.own_api.declined import out_of_scope_draft
-from fctncalling.lab.forge.own_api.drawn_call import AskableApi, RequestDraft
+from fctncalling.lab.forge.own_api.drawn_call import (
+    FEW_FUNCTIONS,
+    OTHER_MIGHT_DO,
+    AskableApi,
+    RequestDraft,
+)
 from fctncalling.lab.forge.own_api.offers import OfferedFunctions
 from fctncalling.lab.forge.own_api.own_multi_turn import multi_turn_draft, multi_turn_fault
 from fctncalling.lab.forge.own_api.own_single_turn import (
@@ -34,6 +39,7 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
     single_call_draft,
 )
 from fctncalling.lab.forge.single_turn.entries import difficulty, proof_fault
+from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.vocabulary import spaced_words
 
 Maker = Callable[[AskableApi, Random, str], RequestDraft]
@@ -52,6 +58,7 @@ _MAKERS: dict[str, Maker] = {
     "multi_turn_base": multi_turn_draft,
 }
 _TRIES = 400
+MOST_ALIKE = 0.9  # of a left-out function's fit: what a function on offer may reach
 UNANSWERED = "has a question that the user does not understand"
 
 
@@ -80,7 +87,7 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
             thrown["its functions have no room in one prompt"] += 1
             continue
         entry = draft_entry(api, draft, category, index, offer)
-        if why := multi_turn_fault(api, draft) if draft.turns else draft_fault(entry, draft):
+        if why := multi_turn_fault(api, draft) if draft.turns else _fault(api, entry, draft):
             thrown[why] += 1
             continue
         provenance = {**_provenance(draft), **offer.provenance()}
@@ -124,6 +131,39 @@ def draft_entry(
         entry["missing_parameters"] = [draft.missing]
         entry["user_knows"] = {draft.missing: call.arguments[draft.missing]}
     return entry
+
+
+def _fault(api: AskableApi, entry: dict[str, Any], draft: RequestDraft) -> str | None:
+    """Return why a task does not name its functions or is not proven; None for a sound one."""
+    offered = [doc["name"] for doc in entry["function"]]
+    called = {call.function for call in draft.calls}
+    others = [name for name in offered if name not in called]
+    if draft.left_out:
+        own = draft.frames[0].function
+        scores = api.fit.scores(draft.question, (), [own, *offered])
+        if any(scores[name] > MOST_ALIKE * scores[own] for name in offered):
+            return OTHER_MIGHT_DO
+    if not called or all(_tells_alone(api, frame, others) for frame in draft.frames):
+        return draft_fault(entry, draft)
+    placed = {name for frame in draft.frames for name in frame.parameters}
+    values = [value for call in draft.calls for value in call.arguments.values()]
+    values += [
+        name
+        for call in draft.calls
+        for name in call.arguments
+        if name not in placed and spaced_words(name) not in spaced_words(call.function)
+    ]
+    if not api.fit.names_all(draft.question, values, called, offered):
+        return OTHER_MIGHT_DO
+    return draft_fault(entry, draft)
+
+
+def _tells_alone(api: AskableApi, frame: RequestFrame, others: Sequence[str]) -> bool:
+    """Return whether a phrase is the user's own, or of an act that no other function is."""
+    act = frame.source.removeprefix("act:")
+    is_act = act != frame.source and len(api.words) <= FEW_FUNCTIONS
+    is_act = is_act and all(act != each.name for name in others for each in api.acts[name])
+    return frame.source == "file" or is_act
 
 
 def draft_fault(entry: dict[str, Any], draft: RequestDraft) -> str | None:

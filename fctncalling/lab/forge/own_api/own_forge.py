@@ -181,7 +181,7 @@ class OwnForgeRun(BaseForgeRun):
         )
 
 
-OWN_VERSION = 7
+OWN_VERSION = 8
 """Raised where the same seed gives other tasks than before."""
 
 

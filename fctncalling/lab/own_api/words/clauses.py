@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import may_name_creator, value_pools
+from fctncalling.lab.own_api.words.flags import said_flag
 from fctncalling.lab.own_api.words.function_words import PEOPLE, FunctionWords
 from fctncalling.lab.own_api.words.spoken_values import (
     enum_value_clauses,
@@ -32,7 +33,7 @@ from fctncalling.lab.own_api.words.vocabulary import (
 )
 
 CHANGES = frozenset("move update change edit set modify patch adjust reschedule amend".split())
-USUAL_SHARE, UNCHANGED_SHARE, NAMED_SHARE = 0.1, 0.2, 0.07
+USUAL_SHARE, UNCHANGED_SHARE, NAMED_SHARE = 0.03, 0.1, 0.05
 _NAMING_KINDS = frozenset({"free_text", "person_name"})
 
 
@@ -71,7 +72,16 @@ def with_optional_name(words: FunctionWords, noun: str, text: str, rng: Random) 
     return rng.choice((f"{name} ({text})", f"{text} ({name})", f"{name} (number {text})"))
 
 
-LABELLED = ("{l} {v}", "{l}: {v}", "with {l} {v}", "{l} is {v}")
+LABELLED = ("{l} {v}", "{l}: {v}", "with {l} {v}", "with a {l} of {v}")
+NEW_VALUES = (
+    ("- set the {l} to {v} -", "and set the {l} to {v}", "with {v} as the new {l}", "new {l}: {v}"),
+    ("the new {l} is {v}", "the {l} should be {v}", "make the {l} {v}", "set the {l} to {v}"),
+)
+"""Forms of what something is changed to, as clauses and as sentences."""
+NEW_VALUE_SHARE = 0.7
+WRAPPERS = frozenset("data body attributes properties payload object request input item".split())
+"""Labels of objects that say nothing of what is in them."""
+_CLEAR_ALONE = frozenset("date time datetime email phone url quantity_with_unit month".split())
 _SORT_OF = re.compile(r"(?:sort|kind|type|class|size) of (?:the |an? )?([a-z]+)\b")
 SORT_SHARE = 0.35  # of listed values that say which sort of a thing it is: "a student card"
 ASKING = ("what", "who", "when", "where", "how", "why", "which")  # a label that is no noun
@@ -94,6 +104,13 @@ class ClauseRow:
     forms: tuple[str, ...]
     sentences: tuple[str, ...]
     literal: str  # how a text is written: plain, title, quoted
+    of_change: bool  # only where something is changed: "to Tuesday instead"
+
+    def usable(self, kind: ArgumentKind) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return (forms, sentences) that say what a value is: few values are clear alone."""
+        if kind.kind in _CLEAR_ALONE:
+            return self.forms, self.sentences
+        return tuple(e for e in self.forms if e not in ("{v}", "- {v} -")), self.sentences
 
     def fits(self, name: str, kind: ArgumentKind) -> bool:
         """Return whether it is for a parameter."""
@@ -115,21 +132,25 @@ def _rows() -> tuple[ClauseRow, ...]:
             split_phrases(row["forms"]),
             split_phrases(row.get("sentences", "")),
             row.get("literal", ""),
+            row.get("of_change", False),
         )
         for row in word_table("clauses")["clause"]
     )
 
 
-def clause_row_of(name: str, kind: ArgumentKind) -> ClauseRow | None:
+def clause_row_of(words: FunctionWords, name: str) -> ClauseRow | None:
     """Return the first row of the table that is for a parameter; None where none is."""
-    return next((row for row in _rows() if row.fits(name, kind)), None)
+    sort = words.operation.sort if words.operation else "other"
+    changes = sort == "change" or (sort == "other" and not words.method)
+    rows = (row for row in _rows() if changes or not row.of_change)
+    return next((row for row in rows if row.fits(name, words.kinds[name])), None)
 
 
 def verbatim_value(words: FunctionWords, name: str, value: Any, rng: Random) -> SaidValue:
     """Return one way to say a parameter's value beside the phrase."""
     kind = words.kinds[name]
     if isinstance(value, bool):
-        return said_flag(words, name, value, rng)
+        return SaidValue(*said_flag(words, name, value, rng))
     sort_of = _SORT_OF.match(kind.description.lower()) if kind.kind == "enum" else None
     if sort_of and rng.random() < SORT_SHARE:
         form = rng.choice(("with a", "as a", "- a", "so that it is a"))
@@ -138,29 +159,61 @@ def verbatim_value(words: FunctionWords, name: str, value: Any, rng: Random) -> 
     own = _of_listed_value(kind, value, rng)
     if own is not None:
         return own
-    row = clause_row_of(name, kind)
-    labelled = row is None or rng.random() < (0.12 if row.forms else 0.5)
     label = words.label(name)
     if name == words.primary and rng.random() < 0.8:
         text = spoken_value_with_noun(words, name, value, rng)
-        return SaidValue(rng.choice(("{}", "for {}", "- {} -", "it's {}")).format(text), False)
-    if labelled or row is None:
-        forms: Sequence[str] = LABELLED[:3]
-        if label in ASKING:
-            forms = ("- {v} -", "namely {v}", "I mean {v}")
-        elif kind.kind == "quantity_with_unit" and label in (kind.unit, singular(kind.unit)):
-            forms = ("for {v}", "{v}", "- {v} -")
-        elif kind.kind == "integer" and _is_counted(label):
-            label = singular(label) if value == 1 else label
-            forms = ("{v} {l}", "that is {v} {l}", "{v} {l} in all")
-        elif kind.kind == "identifier":
-            forms = ("{lv}", "- {lv} -")
-        elif kind.kind == "enum" and row is None:
-            forms = ("{l} {v}", "with {l} {v}", "the {v} {l}", "{v} {l}", "{l}: {v}")
-        return _filled(words, name, value, rng.choice(forms), False, rng, label)
-    sentence = bool(row.sentences) and rng.random() < 0.3
-    form = rng.choice(row.sentences if sentence else row.forms)
+        ways = ["for {}", "- {} -"] + ([] if text[:1].islower() else ["{}", "it's {}"])
+        return SaidValue(rng.choice(ways).format(text), False)
+    row = clause_row_of(words, name)
+    forms, sentences = row.usable(kind) if row else ((), ())
+    if _is_new_value(words, name) and (not forms or rng.random() < NEW_VALUE_SHARE):
+        sentence = rng.random() < 0.5
+        form = rng.choice(NEW_VALUES[sentence])
+        return _filled(words, name, value, form, sentence, rng, label)
+    if not forms or rng.random() < 0.12:
+        told = {label, label.split(" ")[-1]} & {words.noun, words.noun.split(" ")[-1]}
+        label = "data" if told and kind.kind == "object" else label
+        form = rng.choice(_labelled_forms(kind, label, value, not forms))
+        return _filled(words, name, value, form, False, rng, label)
+    sentence = bool(sentences) and rng.random() < 0.25
+    form = rng.choice(sentences if sentence else forms)
     return _filled(words, name, value, form, sentence, rng, label)
+
+
+def _is_new_value(words: FunctionWords, name: str) -> bool:
+    """Return whether a value is what something is changed to."""
+    operation, kind = words.operation, words.kinds[name]
+    is_change = operation is not None and operation.sort == "change" and not words.is_placed(name)
+    return is_change and kind.kind not in ("identifier", "object", "one_of", "array")
+
+
+def _labelled_forms(kind: ArgumentKind, label: str, value: Any, is_only: bool) -> Sequence[str]:
+    """Return forms that say a value by its parameter's name."""
+    if label in ASKING:
+        return ("- {v} -", "namely {v}", "I mean {v}")
+    if label in WRAPPERS and kind.kind in ("object", "one_of"):
+        return ("with {v}", "- {v} -", ": {v}")
+    if kind.kind == "quantity_with_unit" and label in (kind.unit, singular(kind.unit)):
+        return ("for {v}", "{v}", "- {v} -")
+    if kind.kind == "integer" and _is_counted(label):
+        return ("{v} {l}", "that is {v} {l}", "{v} {l} in all")
+    if kind.kind == "identifier":
+        return ("for {lv}", "with {lv}", "for {lv}")
+    if kind.kind == "enum" and is_only:
+        return ("{l} {v}", "with the {l} {v}", "with {v} as the {l}", "{l}: {v}")
+    if kind.kind in ("free_text", "array", "object", "one_of"):
+        return ("{l}: {v}", "with the {l} {v}", "with {v} as the {l}", "{l} {v}")
+    return LABELLED if len(label) > 2 else LABELLED[:2]
+
+
+def _is_text(kind: ArgumentKind) -> bool:
+    return kind.kind in ("free_text", "integer", "url", "enum") and kind.topic != "query"
+
+
+def _tells_its_noun(kind: ArgumentKind) -> bool:
+    """Return whether an identifier's own letters say what it numbers: "L-301" is a loan."""
+    shape = kind.pattern or str((kind.examples or ("",))[0])
+    return kind.type == "string" and bool(re.match(r"\^?[A-Z]{1,4}-(?:\d|\\d|\[0-9)", shape))
 
 
 def _is_counted(label: str) -> bool:
@@ -191,7 +244,7 @@ def _filled(
     label: str,
 ) -> SaidValue:
     kind = words.kinds[name]
-    row = clause_row_of(name, kind)
+    row = clause_row_of(words, name)
     text = spoken_value(kind, value, rng)
     text = with_optional_quotes(kind, text, row.literal if row else "", rng)
     if "{lv}" in form:
@@ -218,93 +271,38 @@ def with_optional_quotes(kind: ArgumentKind, text: str, literal: str, rng: Rando
 def spoken_value_with_noun(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
     """Return a number with or without the noun of what it numbers: "loan L-301"."""
     kind = words.kinds[name]
-    row = clause_row_of(name, kind)
+    row = clause_row_of(words, name)
     text = with_optional_quotes(
         kind, spoken_value(kind, value, rng), row.literal if row else "", rng
     )
     label = words.label(name)
     if name == words.amount and not kind.unit and _is_counted(label):
         return f"{text} {singular(label) if value == 1 else label}"
+    bound = words.operation.nouns.get(name) if words.operation else None
     if kind.kind == "enum" and name == words.primary:
         noun = words.thing_nouns()[0]
-        return rng.choice((f"the {text} {noun}", f"{noun} {text}", f"the {text}", f"the {text}"))
+        forms = (f"the {text} {noun}", f"{noun} {text}", f"the {text}", f"the {text}")
+        return rng.choice(forms[:2] if words.method else forms)
     if kind.topic == "query" and may_name_creator(kind) and value in value_pools()["last"]:
         things = words.filled("{ns}")
         return rng.choice((f"something by {value}", f"anything by {value}", f"{things} by {value}"))
-    if kind.kind != "identifier" or isinstance(value, list):
+    if isinstance(value, list) or (kind.kind != "identifier" and not (bound and _is_text(kind))):
         return text
     nouns = words.thing_nouns() if name == words.primary else words.nouns(name)[:2]
-    needs_noun = str(value).isdigit() and len(str(value)) < 5
-    if nouns and not needs_noun:
+    needs_noun = not _tells_its_noun(kind)
+    if nouns and not needs_noun:  # whose shape is one that people know
         named = with_optional_name(words, nouns[0], text, rng)
         if named != text:
             return named
+    if nouns == ("one",):
+        return f"the id {text}" if words.method else text
     if not nouns or (not needs_noun and rng.random() < 0.5):
         return text
     noun = rng.choice(nouns)
-    determiner = rng.choice(("", "", "", "the "))
+    determiner = rng.choice(("", "", "", "the ") if not bound else ("", "the "))
     if noun.partition(" ")[0] in PREPOSITIONS:  # "to postcode" takes no article
         determiner = ""
     return f"{determiner}{noun} {text}"
-
-
-# --- flags -----------------------------------------------------------------------------------
-
-
-def said_flag(words: FunctionWords, name: str, value: bool, rng: Random) -> SaidValue:
-    """Return one way to say a flag: from the table, from its name, from its description."""
-    forms = _flag_rows(name, value) + _described_flag(words, name, value)
-    text = rng.choice(forms)
-    return SaidValue(text.removeprefix("~"), not text.startswith("~"))
-
-
-def _flag_rows(name: str, value: bool) -> list[str]:
-    table = word_table("value_words")["flags"]
-    found: list[str] = []
-    for word in spaced_words(name).split():
-        if word in table:
-            found += split_phrases(table[word]["yes" if value else "no"])
-    return found
-
-
-def _described_flag(words: FunctionWords, name: str, value: bool) -> list[str]:
-    spoken_name = spaced_words(name)
-    first, _, rest = spoken_name.partition(" ")
-    described = words.kinds[name].description.split(". ")[0].rstrip(".").strip()
-    low = described[:1].lower() + described[1:]
-    found: list[str] = []
-    if first in ("include", "with", "show", "has", "need", "needs", "add", "return") and rest:
-        rest = rest.replace(" only", "")
-        found += [f"~with {rest}", f"~{rest} included"] if value else [f"~without {rest}"]
-    if first == "only" and rest and value:
-        found.append(f"~only the {rest} ones")
-    if told := re.match(r"whether to (.+)", low):
-        found += [told[1], f"~and {told[1]}"] if value else [f"don't {told[1]}"]
-    elif told := re.match(r"(?:whether|if|true if|set to true if|true when) (.+)", low):
-        found += _clause_forms(told[1], value)
-    elif value and re.match(r"[a-z]+ (?!of|in|at)", low) and len(low.split()) > 2:
-        found.append(low)
-    if not found:
-        found.append(f"~{spoken_name}: {'yes' if value else 'no'}")
-    return found
-
-
-def _clause_forms(clause: str, value: bool) -> list[str]:
-    clause = clause.split(",")[0]
-    if value:
-        return [clause]
-    for verb, without in (
-        (" is ", " is not "),
-        (" are ", " are not "),
-        (" has to ", " need not "),
-        (" was ", " was not "),
-        (" can ", " cannot "),
-        (" should ", " should not "),
-        (" came back ", " did not come back "),
-    ):
-        if verb in clause:
-            return [clause.replace(verb, without, 1)]
-    return []
 
 
 _PAIRS = [

@@ -41,12 +41,22 @@ _VERBS_OF_QUESTIONS = (
 _MARKUP = re.compile(r"```.*?(?:```|\Z)|<[^<>]{1,200}>|^\s*[|#].*$", re.DOTALL | re.MULTILINE)
 EXPLAINED = re.compile(r" that (?:was|is|are|were|has|have) | by (?:their|its|his|words)\b")
 """Where a sentence goes on to explain what nobody would ask for."""
-_PLAIN_VERB = re.compile(r"^[a-z]+$")
+_PLAIN_VERB = re.compile(r"^[a-z-]+$")
+
+
+_NEXT_SENTENCE = re.compile(
+    r"(?<=[a-z]) (?=(?:You|This|These|It|Note|Returns?|Within|If|When|Please|The|By default) [a-z])"
+)
+"""Where a line ends without a mark."""
 
 
 def first_sentence(description: str) -> str:
     """Return a description's first sentence, without brackets and without what it is a tool for."""
-    plain = re.sub(r"\s*\([^)]*\)|[`{}]|\*+", "", " ".join(_unmarked(description).split()))
+    description = re.sub(
+        r"^\s*(?:\[[^\]]*\]|beta:?|preview:)\s+(?=\w)", "", description, flags=re.I
+    )
+    plain = re.sub(r"\s*\([^)]*\)|[`{}[\]]|\*+", "", " ".join(_unmarked(description).split()))
+    plain = _NEXT_SENTENCE.split(plain, maxsplit=1)[0]
     # A colon or dash begins a list or an aside; a comma before "with" or a gerund one as well.
     head = re.split(
         r"(?<!incl)(?<!approx)(?<!\bno)(?<=\w)[.!?](?:\s|$)|[:;]\s| - | \u2013 ", plain, maxsplit=1
@@ -71,11 +81,13 @@ def imperative(description: str, name: str) -> str:
     sentence = first_sentence(description)
     if not sentence or len(sentence.split()) > 24:
         sentence = " ".join(sentence.split()[:12]) or spaced_words(name)
+    # "Manually change", "Bulk delete"
+    sentence = re.sub(r"(?i)^(?:bulk|batch|[a-z]+ly) (?=[a-z]+ )", "", sentence)
     first, _, rest = sentence.partition(" ")
     if re.match(r"(?:how|what|where|when|which|who|whose|whether)\b", sentence, re.I):
         return f"tell me {_lower(sentence)}"
     if re.match(r"[^.!:;]*\?", description.strip()):
-        has_verb = spaced_words(name).split(" ")[0] in _verbs()
+        has_verb = spaced_words(name).split(" ")[0] in known_verbs()
         return (has_verb and _of_name(name, "")) or f"tell me about the {spaced_words(name)}"
     if first.lower() in ("we", "you", "they", "it", "this", "use"):
         return _of_name(name, "") or sentence
@@ -90,7 +102,8 @@ def imperative(description: str, name: str) -> str:
         return sentence
     if base_verb(first) != first.lower():  # "Calls it off and tells everybody"
         rest = re.sub(r"(?<= and )[a-z]+(?= )", _base_of_verb, rest)
-    text = f"{base_verb(first)} {rest}".strip()
+    verb = "get" if first.lower() == "returns" else base_verb(first)
+    text = f"{verb} {rest}".strip()
     return re.sub(r"^(tell|show) (?=wh|how|if|every|all|about)", r"\1 me ", text)
 
 
@@ -102,28 +115,43 @@ _STATEMENT = re.compile(
 )
 _MORE_VERBS = frozenset(
     """
-    accept activate add admit adopt advance allocate allow answer append apply appoint approve
-    arrange ask assign attach authorise authorize award ban begin bill block book borrow bring
-    build buy calculate call cancel change charge check choose claim clean clear close collect
-    combine compare complete compute confirm connect convert copy correct count create credit cut
-    deactivate decide declare decline define delete deliver deny deposit describe dispatch display
-    divide download drop edit empty enable end enlist enrol enroll enter estimate exchange exclude
-    export extend fetch file fill filter find finish fix flag follow forward generate get
-    give grant hand have hide hire hold import include inform insert inspect install invite issue
-    join keep launch lease leave lend let lift link list load locate lock log look lower make mark
-    measure merge move name note notify obtain offer open order pack park pause pay pick place
-    plan post prepare print produce promote propose provide publish purchase put query raise rate
-    read rebook receive recommend record redeem redirect refund refuse register reject release
-    remind remove rename renew rent reopen repair repeat replace reply report request reschedule
-    reserve reset resolve respond restart restore resume retrieve return review revoke run save
-    say schedule search see select sell send separate serve set settle share shift ship show shut
-    sign skip solve sort specify split start stop store submit subscribe summarise summarize
-    suspend swap switch take tell terminate test top track transfer translate turn undo unlock
-    unsubscribe update upgrade upload use validate verify view visit void wait waive warn water
-    weigh withdraw work write
+    accept acknowledge activate add admit adopt advance allocate allow answer append apply
+    appoint approve archive arrange ask assign associate attach attest authenticate authorise
+    authorize await award backfill ban begin bill bind block book boost borrow bring build buy
+    calculate call cancel capture change charge check choose claim clean clear clone close
+    collect combine commit compare complete compute configure confirm connect consume convert
+    copy correct count create credit crop cut deactivate decide declare decline decode decrypt
+    define delete deliver demote deny deploy deposit describe detach detect disable disassociate
+    disconnect dismiss dispatch display divide download drop duplicate edit embed empty enable
+    encode encrypt end enlist enqueue enrol enroll enter escalate establish estimate evaluate
+    exchange exclude execute expand expire export extend extract fetch file fill filter finalise
+    finalize find finish fix flag flush follow force forward freeze generate get give grant hand
+    hash have hide highlight hire hold impersonate import include increment index inform
+    initialize initiate insert inspect install instantiate invalidate invite invoke issue join
+    keep kick label launch lease leave lend let lift like link list load locate lock log login
+    logout look lower make map mark match measure merge migrate moderate modify move mutate mute
+    name note notify obtain offer open order override overwrite pack park patch pause pay
+    perform pick pin ping place plan poll post prepare preview print process produce promote
+    propose provide provision publish purchase purge push put query raise rank rate reactivate
+    read reassign rebook rebuild recalculate receive recommend record recreate redeem redeliver
+    redirect refresh refund refuse regenerate register reject release remap remind remove rename
+    render renew rent reopen reorder repair repeat replace replay reply report reprocess request
+    reschedule resend reserve reset resize resolve respond restart restore resubmit resubscribe
+    resume retrieve retry return revert review revise revoke roll rotate run sample save say
+    scan schedule score seal search see seek select sell send separate serve set settle share
+    shift ship show shut sign simulate skip snooze solve sort spawn specify split star start
+    stop store stream submit subscribe summarise summarize suspend swap switch sync synchronize
+    tag take tell terminate test toggle tokenize top track transcribe transfer transform
+    transition translate trash trigger turn unarchive unassign unban unblock undelete undo
+    unfollow unfreeze unhide uninstall unlike unlink unlock unmap unmute unpin unpublish unset
+    unshare unstar unsubscribe untag unwatch update upgrade upload upsert use validate verify
+    view visit void vote wait waive warn watch water weigh whitelist wipe withdraw work write
     """.split()
 )
 PARTICLES = frozenset("up out back off in on down away over".split())
+
+
+_ARTICLES = frozenset("a an the all your multiple existing".split())
 
 
 def _is_verb(first: str, rest: str) -> bool:
@@ -132,11 +160,14 @@ def _is_verb(first: str, rest: str) -> bool:
         return True  # of another language or form: it stays as it is
     of = rest.partition(" ")[0]
     is_thing = of == "of" or (of == "for" and first.lower() in ("offer", "order", "request"))
-    return base_verb(first) in _verbs() and not is_thing
+    # "Snooze an incident": what has an object is a verb; "Force-apply", "Re-enable"
+    if of in _ARTICLES or base_verb(first.rpartition("-")[2]) in known_verbs() - {first}:
+        return not is_thing
+    return base_verb(first) in known_verbs() and not is_thing
 
 
 @cache
-def _verbs() -> frozenset[str]:
+def known_verbs() -> frozenset[str]:
     """Return the verbs that our own imperatives begin with, and further ones."""
     phrases = [
         each for row in word_table("acts").values() for each in split_phrases(row.get("do", ""))
@@ -151,7 +182,7 @@ _NO_VERBS = frozenset(
 
 def _base_of_verb(found: re.Match[str]) -> str:
     base = base_verb(found[0])
-    return base if base in _verbs() else found[0]
+    return base if base in known_verbs() else found[0]
 
 
 def _of_gerund(word: str) -> str:
@@ -159,27 +190,38 @@ def _of_gerund(word: str) -> str:
     stem = word.lower().removesuffix("ing")
     if stem == word.lower():
         return ""
-    return next((each for each in (stem, f"{stem}e", stem[:-1]) if each in _verbs()), "")
+    return next((each for each in (stem, f"{stem}e", stem[:-1]) if each in known_verbs()), "")
 
 
 def _verb_of_name(name: str) -> str:
     """Return the verb that a name begins or ends with; what is a thing is shown, or organised."""
     words = spaced_words(name).split(" ")
-    verbs = [each for each in (words[0], words[-1]) if each in _verbs()]
+    verbs = [each for each in (words[0], words[-1]) if each in known_verbs()]
     if not verbs and len(words) == 1:
         return "organise" if words[0] == singular(words[0]) else "show me"
-    looks = not verbs or verbs[0] in ("get", "show", "fetch", "read", "view", "tell", "list")
+    looks = not verbs or verbs[0] in (
+        "get",
+        "post",
+        "put",
+        "patch",
+        "show",
+        "fetch",
+        "read",
+        "view",
+        "tell",
+        "list",
+    )
     return "show me" if looks else verbs[0]
 
 
 def _of_name(name: str, thing: str) -> str:
     """Return a name's words as an imperative: "give up the plot"; "" where it has no verb."""
     verb, *rest = spaced_words(name).split(" ")
-    if rest and verb not in _verbs():  # "minibar_add"; a thing is organised: "late_checkout"
+    if rest and verb not in known_verbs():  # "minibar_add"; a thing is organised: "late_checkout"
         words = [verb, *rest]
-        verb, rest = (rest[-1], words[:-1]) if rest[-1] in _verbs() else ("organise", words)
+        verb, rest = (rest[-1], words[:-1]) if rest[-1] in known_verbs() else ("organise", words)
     if not rest:
-        return f"{verb} {thing}".strip() if verb in _verbs() else ""
+        return f"{verb} {thing}".strip() if verb in known_verbs() else ""
     at = 1 if rest[0] in PARTICLES else 0
     return " ".join([verb, *rest[:at], *(["the", *rest[at:]] if rest[at:] else [])])
 

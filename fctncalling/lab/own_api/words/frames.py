@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -69,7 +68,11 @@ class Act:
             return 0.0
         if not _has(words, self.needs) or not _may_be(words, self.family):
             return 0.0
+        if self.needs != "owner" and not _acts_on_thing(words):
+            return 0.0
         sentence = words.sentence.lower()
+        if words.method and words.operation and not self.match.match(sentence):
+            return 0.0  # a noun of many operations: "append block children" blocks nothing
         if self.match.search(words.name_words):
             found = IN_NAME
         elif (at := self.match.search(sentence)) and at.start() == 0:
@@ -87,6 +90,14 @@ def _may_be(words: FunctionWords, family: str) -> bool:
     if verb == "look":
         return family in ("look", "measure")
     return verb not in ("make", "record") or family not in ("end", "look")
+
+
+def _acts_on_thing(words: FunctionWords) -> bool:
+    """Return whether the thing that a value names is what is acted on, not what that belongs to."""
+    operation = words.operation
+    if operation is None or words.primary is None or operation.own == words.primary:
+        return True
+    return not words.method and not operation.owners
 
 
 def verb_sort(words: FunctionWords) -> str:
@@ -146,27 +157,19 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def acts_of_function(words: FunctionWords) -> list[Act]:
-    """Return the acts that a function is, the best first; the plainest of its sort for none."""
+    """Return the acts that a function is, the best first, its operation's sort at the end."""
     scored = [(act.score(words), act) for act in act_table()]
     best = max((score for score, _ in scored), default=0.0)
     floor = max(LEAST, best - NEAR_BEST)
     found = [(score, act) for score, act in scored if score >= floor]
     ordered = [act for _, act in sorted(found, key=lambda pair: -pair[0])]
-    return ordered or default_acts(words)
-
-
-def default_acts(words: FunctionWords) -> list[Act]:
-    """Return the default act of a function's verb sort: cancel, look at, list, create."""
-    if words.primary is None:
-        names = {"look": "list_things", "make": "create"}
-    else:
-        names = {"end": "cancel", "look": "details", "make": "create"}
-    return [act for act in act_table() if act.name == names.get(verb_sort(words))]
+    sort = words.operation.sort if words.operation else "other"
+    family = "look" if sort == "search" else sort
+    plain = Act(sort, re.compile(r"(?!)"), None, None, "", family, {})  # has no phrases
+    return ordered if sort == "other" else [*ordered, plain]
 
 
 SLOT = re.compile(r"\{(\w+)\}")
-FEW_FRAMES = 10  # of its own acts, below which a function gets those of the plainest one too
-SHARED = "is a phrase for two functions"
 
 
 @dataclass(frozen=True)
@@ -190,15 +193,11 @@ class RequestFrame:
 
 
 def frames_of_function(words: FunctionWords) -> list[RequestFrame]:
-    """Return the frames of a function: of its description, and of the acts that it is."""
+    """Return the frames of a function: of its operation or sentence, and of the acts that it is."""
     name = words.doc.name
-    found = [RequestFrame(name, mood, text, "doc") for mood, text in _doc_phrases(words)]
-    belonging = acts_of_function(words)
-    of_acts = _act_frames(words, belonging)
-    if len(of_acts) < FEW_FRAMES:
-        plain = [act for act in default_acts(words) if act not in belonging]
-        of_acts += _act_frames(words, plain)
-    found += of_acts
+    plain = words.operation.phrases() if words.operation else _doc_phrases(words)
+    found = [RequestFrame(name, mood, text, "doc") for mood, text in plain]
+    found += _act_frames(words, acts_of_function(words))
     return list({each.key: each for each in found}.values())
 
 
@@ -259,42 +258,6 @@ def _with_slots(phrase: str, words: FunctionWords) -> str | None:
     if re.search(r"\{a?o\}", phrase) and not words.object_of_name:
         return None
     return words.filled(phrase)
-
-
-def without_shared_frames(
-    frames: Mapping[str, Sequence[RequestFrame]], words: Mapping[str, FunctionWords]
-) -> tuple[dict[str, list[RequestFrame]], Counter[str]]:
-    """Return the frames of all functions without those that two of them share, and what went.
-
-    Shared are those that read the same where things of the same noun or shape are put in. A
-    function keeps what its description gives it.
-    """
-    counts = Counter(
-        mark
-        for name, each in frames.items()
-        for mark in {_mark(frame, words[name]) for frame in each}
-    )
-    gone: Counter[str] = Counter()
-    kept: dict[str, list[RequestFrame]] = {}
-    for name, each in frames.items():
-        kept[name] = [
-            frame
-            for frame in each
-            if counts[_mark(frame, words[name])] == 1 or frame.source in ("doc", "file")
-        ]
-        gone[SHARED] += len(each) - len(kept[name])
-    return kept, gone
-
-
-def _mark(frame: RequestFrame, words: FunctionWords) -> str:
-    """Return a frame with the shapes of its values in place of its slots."""
-
-    def shape(found: re.Match[str]) -> str:
-        kind = words.kinds[found[1]]
-        told = kind.pattern or kind.format or (kind.examples[:1] or ("",))[0]
-        return f"<{kind.kind} {told}>"
-
-    return f"{frame.mood} {SLOT.sub(shape, frame.text)}"
 
 
 def split_held_out_frames(

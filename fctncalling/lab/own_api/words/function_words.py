@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from fctncalling.data.types import FunctionDoc
 from fctncalling.lab.own_api.kinds import ArgumentKind
@@ -13,14 +14,23 @@ from fctncalling.lab.own_api.words.doc_sentence import (
     PARTICLES,
     first_sentence,
     imperative,
+    known_verbs,
     object_noun,
+)
+from fctncalling.lab.own_api.words.noun_binding import SpokenParameter
+from fctncalling.lab.own_api.words.operation import (
+    SpokenOperation,
+    operation_of_path,
+    read_operation,
 )
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
     plural,
     singular,
     spaced_words,
+    spoken_name,
     with_article,
+    word_table,
 )
 
 PEOPLE = frozenset(
@@ -29,7 +39,10 @@ PEOPLE = frozenset(
     "sender assignee participant attendee borrower host organizer organiser worker visitor friend "
     "name people invitee buyer seller agent staff adopter".split()
 )
-_ID_ENDS = frozenset("id ids number no uuid identifier key ref nr num".split())
+_ID_ENDS = frozenset("id ids gid uid guid sid number no uuid identifier key ref nr num".split())
+_GENERIC = frozenset("id gid uid uuid guid sid key identifier slug".split())
+_BOUND = frozenset("identifier free_text person_name place email integer url enum".split())
+_NAMING = frozenset("identifier person_name place email".split())
 _OTHER_ENDS = frozenset("code name slug".split())
 _UNITS = frozenset(
     "kg g km m cm mm eur usd gbp euros dollars minutes hours days percent pct celsius "
@@ -53,11 +66,100 @@ class FunctionWords:
 
     doc: FunctionDoc
     kinds: Mapping[str, ArgumentKind]
+    origin: Mapping[str, Any] = field(default_factory=dict)  # see `OwnApi.origins`
 
     @cached_property
     def sentence(self) -> str:
         """What it does, as an imperative."""
-        return imperative(self.doc.description, self.doc.name)
+        of_path = operation_of_path(self.method, self.path)
+        if of_path and not self.doc.description.strip():
+            verb, _, thing = spoken_name(self.doc.name).partition(" ")
+            plain = bool(thing) and verb in known_verbs() and not self._is_named_by_path()
+            plain &= verb not in map(singular, spaced_words(self.path).split())
+            is_act = of_path.split(" ")[0] in self.path.split("/")[-1]
+            return f"{verb} {thing}" if plain and not is_act else of_path
+        sentence = imperative(self.doc.description, self.doc.name)
+        is_other = re.search(r"\b(?:documentation|endpoint)\b", sentence, re.I)
+        return of_path if of_path and is_other else sentence
+
+    def _is_named_by_path(self) -> bool:
+        """Return whether its name is made of its method and path, as where a document has none."""
+        given = {*spaced_words(f"{self.method} {self.path}").split(), "id"}
+        return {*spaced_words(self.doc.name).split()} <= given
+
+    @property
+    def method(self) -> str:
+        """The HTTP method of an operation; "" for other functions."""
+        return str(self.origin.get("method", ""))
+
+    @property
+    def path(self) -> str:
+        """The path of an operation; "" for other functions."""
+        return str(self.origin.get("path", "")).partition("#")[0].partition("?")[0]
+
+    @cached_property
+    def operation(self) -> SpokenOperation | None:
+        """What its sentence, path and parameters say that it does; None where they say nothing."""
+        sentence = re.sub(r"^(show|tell|give) me ", r"\1 ", self.sentence)
+        if re.match(r"(?:tell|show) (?:how|wh|if)", sentence):
+            return None
+        needed = [name for name, kind in self.kinds.items() if kind.required]
+        parameters = [self._spoken(name) for name in needed]
+        names = [self.doc.name, self.path, *self.kinds]
+        known = {word for name in names for word in spaced_words(name).split()}
+        known |= {singular(word) for word in known}
+        found = read_operation(sentence, self.method, self.path, parameters, known)
+        return found if found and self._is_sound(found) else None
+
+    def _is_sound(self, operation: SpokenOperation) -> bool:
+        """Return whether an operation was read right: its name, or its values, have its thing.
+
+        A sentence of prose may say anything: "Have a courier fetch your parcels".
+        """
+        if not self.method:
+            return operation.head.split(" ")[-1] in self._name_nouns and self._same_verb(
+                operation.verb
+            )
+        behind = " ".join((*operation.owners, *operation.places))
+        said = {singular(each.lower()) for each in f"{operation.thing} {behind}".split()}
+        is_placed = operation.own is not None or "{" in behind or operation.determiner == "my"
+        return is_placed or operation.sort == "search" or bool(said & self._name_nouns)
+
+    @cached_property
+    def _name_nouns(self) -> frozenset[str]:
+        words = spoken_name(f"{self.doc.name} {self.path}").split()
+        return frozenset([*words, *map(singular, words)])
+
+    def _same_verb(self, verb: str) -> bool:
+        of_name = spoken_name(self.doc.name).split(" ")[0]
+        tables = word_table("operations")["verbs"].values()
+        return of_name == verb.split(" ")[0] or any(
+            {of_name, verb.split(" ")[0]} <= {*row.split()} for row in tables
+        )
+
+    def is_placed(self, name: str) -> bool:
+        """Return whether a parameter stands in the path, or says which thing is meant."""
+        return name == self.primary or f"{{{name}}}" in self.path
+
+    def _spoken(self, name: str) -> SpokenParameter:
+        own = self.origin.get("parameters", {}).get(name, {})
+        mark = f"{{{own.get('name')}}}"
+        before, at, behind = self.path.partition(mark)
+        in_path = bool(at) and own.get("in") == "path"
+        nouns = [each for each in self._nouns(name) if each != "one"]
+        parts = before.rstrip("/").split("/")
+        if in_path and parts[-1] and "{" not in parts[-1] and not behind.startswith(("/{", ",")):
+            of_path = singular(spoken_name(parts[-1]))
+            is_generic = spaced_words(name) in _GENERIC | {"name", "code", "number"}
+            nouns = [of_path, *nouns] if is_generic else [*nouns, of_path]
+        if spaced_words(name) in _GENERIC:
+            nouns.append("one")
+        nouns = [singular(spoken_name(each)) for each in nouns]
+        is_last = in_path and not behind.strip("/")
+        kind = self.kinds[name].kind
+        is_bound = kind in (_BOUND if in_path else _NAMING)
+        nouns = list(dict.fromkeys(nouns or ["one"]))
+        return SpokenParameter(name, tuple(nouns), in_path, is_last, is_bound, kind == "enum")
 
     @cached_property
     def verb(self) -> str:
@@ -92,7 +194,7 @@ class FunctionWords:
     @cached_property
     def noun_of_sentence(self) -> str:
         """What its sentence or name is about, in the singular."""
-        return object_noun(self.sentence, self.doc.name)
+        return self.operation.head if self.operation else object_noun(self.sentence, self.doc.name)
 
     @cached_property
     def object_of_name(self) -> str:
@@ -109,6 +211,8 @@ class FunctionWords:
     @cached_property
     def primary(self) -> str | None:
         """The parameter that says which thing is acted on; None where none does."""
+        if self.operation and self.operation.own:
+            return self.operation.own
         needed = [name for name, kind in self.kinds.items() if kind.required]
         for group in (
             [each for each in needed if self._names_thing(each)],
@@ -188,8 +292,8 @@ class FunctionWords:
 
     def label(self, name: str) -> str:
         """Return what a parameter is called: its name without its unit and "id"."""
-        words = spaced_words(name).split()
-        while len(words) > 1 and words[-1] in _UNITS | {"id", "ids", "uuid"}:
+        words = spoken_name(name).removeprefix("body ").split()
+        while len(words) > 1 and words[-1] in _UNITS | {"id", "ids", "uuid", "gid", "sid", "guid"}:
             words.pop()
         if words in (["id"], ["uuid"], ["name"]) and name == self.primary:
             return words[0]
@@ -197,7 +301,12 @@ class FunctionWords:
 
     def nouns(self, name: str) -> tuple[str, ...]:
         """Return the nouns that a parameter's value may stand behind: "reader", "card"."""
-        words = spaced_words(name).split()
+        said = self.operation.nouns.get(name) if self.operation else None
+        return (said,) if said else self._nouns(name)
+
+    def _nouns(self, name: str) -> tuple[str, ...]:
+        """Return the nouns of its name and description."""
+        words = re.sub(r" (?:id|gid) or (?:slug|name|key)$", " id", spaced_words(name)).split()
         while words and words[-1] in _ID_ENDS:
             words.pop()
         kind = self.kinds[name]
@@ -228,6 +337,8 @@ class FunctionWords:
         """Return nouns that may stand before the value of the primary parameter."""
         if self.primary is None:
             return (self.noun_of_sentence,)
+        if self.operation and self.primary in self.operation.nouns:
+            return (self.operation.nouns[self.primary],)
         kind = self.kinds[self.primary]
         of_name = spaced_words(self.primary).split()
         if kind.kind == "enum":

@@ -24,7 +24,7 @@ from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_va
 from fctncalling.lab.own_api.words.vocabulary import correct_articles, register_table_phrases
 
 REGISTERS = ("plain", "plain", "polite", "terse", "chatty")
-BECAUSE_SHARE = 0.08
+BECAUSE_SHARE = 0.03
 _PLURAL = [
     tuple(pair.split("/"))
     for pair in (
@@ -114,7 +114,7 @@ def _as_list(
     for name in rest:
         value = arguments[name]
         if isinstance(value, bool):
-            items.append(verbatim_value(words, name, value, rng).text)
+            items.append(verbatim_value(words, name, value, rng).text.removeprefix("and "))
         else:
             mark = rng.choice((" ", " ", ": ", " = "))
             items.append(f"{words.label(name)}{mark}{spoken_value(words.kinds[name], value, rng)}")
@@ -131,11 +131,24 @@ def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) ->
             text += f", {part.text.strip('- ')}"
         elif text.endswith("?") or rng.random() < 0.06:
             sentences.insert(0, part.text)
-        elif rng.random() < 0.05 and mood != "ask" and not front:
+        elif rng.random() < 0.03 and mood != "ask" and not front and _may_open(part.text):
             front = part.text
         else:
-            text += f"{', ' if rng.random() < 0.12 else ' '}{part.text}"
+            joins = _JOINING.match(part.text) and rng.random() < 0.88
+            text += f"{'' if part.text.startswith(':') else ' ' if joins else ', '}{part.text}"
     return SaidCall(text, mood, tuple(sentences), front)
+
+
+def _may_open(text: str) -> bool:
+    return not text.startswith("and ") and len(text.split()) < 7
+
+
+_JOINING = re.compile(
+    r"(?:with|without|for|from|to|in|on|at|by|of|as|and|about|until|till|since|between|so|up to|"
+    r"no more|called|named|titled|sorted|ordered|including|starting|saying|that|using|near|"
+    r"within|under|over|via|into|weighing|worth|tagged|born)\b"
+)
+"""Beginnings of clauses that go on without a comma."""
 
 
 def wrap_in_register(said: SaidCall, register: str, rng: Random) -> str:
@@ -201,7 +214,7 @@ def _framed(text: str, register: str, rng: Random) -> str:
     if rng.random() < {"polite": 0.35, "terse": 0.05}.get(register, 0.15):
         greeting = rng.choice(frame["greetings"])
     before = behind = ""
-    if register != "terse" and rng.random() < 0.2:
+    if register != "terse" and rng.random() < 0.08:
         aside = rng.choice(frame["asides"])
         before, behind = (f"{aside} ", "") if rng.random() < 0.5 else ("", f" {aside}")
     if greeting:
@@ -233,7 +246,7 @@ def polish_text(text: str, register: str, rng: Random) -> str:
 
 def _small_first(text: str) -> str:
     """Return a text that begins with a small letter, unless it begins with a name or a number."""
-    word = re.match(r"[A-Z][a-z']+", text)
+    word = re.match(r"A(?= )|[A-Z][a-z']+", text)
     if word is not None and word[0].lower() in _own_words():
         return text[:1].lower() + text[1:]
     return text

@@ -29,6 +29,13 @@ def spaced_words(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9']+", " ", parted).strip().lower()
 
 
+@cache
+def spoken_name(name: str) -> str:
+    """Return the words of a name, abbreviations in full."""
+    table = word_table("operations")["abbreviations"]
+    return " ".join(table.get(word, word) for word in spaced_words(name).split())
+
+
 def plural(noun: str) -> str:
     """Return the plural of a noun or of a phrase that ends with one."""
     *front, word = noun.split(" ")
@@ -82,7 +89,37 @@ def base_verb(word: str) -> str:
         return f"{low[:-3]}y"
     if low.endswith(_WITH_ES):
         return low[:-2]
-    return low[:-1] if re.fullmatch(r"[a-z]{2,}[^su]s", low) else low
+    return low[:-1] if re.fullmatch(r"[a-z-]{2,}[^su]s", low) else low
+
+
+_PARTICIPLES = dict(
+    pair.split("/")
+    for pair in (
+        "have/had send/sent put/put set/set get/fetched make/made give/given take/taken "
+        "find/found read/read write/written run/run begin/begun undo/undone freeze/frozen "
+        "unfreeze/unfrozen bring/brought buy/bought sell/sold hold/held pay/paid build/built "
+        "rebuild/rebuilt reset/reset split/split do/done lend/lent rent/rented hide/hidden "
+        "withdraw/withdrawn let/let cut/cut shut/shut choose/chosen forget/forgotten tell/told "
+        "say/said see/seen show/shown draw/drawn redo/redone rerun/rerun bind/bound "
+        "unbind/unbound leave/left keep/kept upsert/upserted lock/locked submit/submitted "
+        "commit/committed transfer/transferred refer/referred cancel/cancelled plot/plotted "
+        "log/logged ban/banned unban/unbanned unpin/unpinned untag/untagged unset/unset "
+        "embed/embedded overwrite/overwritten rewrite/rewritten resend/resent teach/taught"
+    ).split()
+)
+
+
+def participle(verb: str) -> str:
+    """Return the past participle of a verb: "snooze" -> "snoozed"."""
+    if verb in _PARTICIPLES:
+        return _PARTICIPLES[verb]
+    if verb.endswith("e"):
+        return f"{verb}d"
+    if re.search(r"[^aeiou]y$", verb):
+        return f"{verb[:-1]}ied"
+    if re.fullmatch(r"[^aeiou]*[aeiou][bdgmnpt]", verb):  # "stop", "tag": one syllable
+        return f"{verb}{verb[-1]}ed"
+    return f"{verb}ed"
 
 
 def correct_articles(text: str) -> str:
