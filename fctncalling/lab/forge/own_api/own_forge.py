@@ -25,6 +25,7 @@ from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.kinds.find import guessed_kind_notes
+from fctncalling.lab.own_api.kinds.value_tables import library_versions
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.frames import read_phrases, write_phrases
 
@@ -108,7 +109,7 @@ class OwnForgeRun(BaseForgeRun):
         )
 
 
-OWN_VERSION = 6
+OWN_VERSION = 7
 """Raised where the same seed gives other tasks than before."""
 
 
@@ -136,6 +137,7 @@ class OwnForgeSettings:
         text = json.dumps(read, sort_keys=True, default=str)
         return {
             "own_version": OWN_VERSION,
+            "libraries": library_versions(),
             "api": self.api.source,
             "api_sha256": hashlib.sha256(text.encode()).hexdigest(),
             "num_tasks": self.num_tasks,

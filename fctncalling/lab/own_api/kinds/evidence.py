@@ -1,25 +1,33 @@
 """Kind of one parameter, by what is the strongest evidence of it.
 
-In this order: enum and const, examples, default, pattern, format, description, type, name.
+In this order: enum and const, structure, number, format, what a client sets, a standard's words,
+examples, default, pattern, description, name.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from random import Random
 from typing import Any
 
 from fctncalling.lab.own_api.api import MAX_DESCRIPTION, TYPES
-from fctncalling.lab.own_api.kinds.argument_kind import MISSING, ArgumentKind
+from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind
 from fctncalling.lab.own_api.kinds.clues import (
+    MOST_READ,
     DescriptionClues,
     description_clues,
+    first_clause,
     infer_kind_from_words,
     kind_tables,
     name_words,
 )
-from fctncalling.lab.own_api.kinds.pattern_text import is_python_regex
+from fctncalling.lab.own_api.kinds.pattern_text import is_in_words, is_python_regex
+from fctncalling.lab.own_api.kinds.scalar_kind import MISSING
+from fctncalling.lab.own_api.kinds.standards import Family, families_of, standard_of
 
 _UNASKABLE = {"binary", "byte", "password"}
 _FORMS = {"date": "%Y-%m-%d", "time": "%H:%M", "datetime": "%Y-%m-%dT%H:%M:%S"}
@@ -32,21 +40,45 @@ Find = Callable[[str, Mapping[str, Any], ArgumentKind, DescriptionClues], Argume
 
 
 def infer_argument_kind(name: str, schema: Mapping[str, Any], *, required: bool) -> ArgumentKind:
-    """Return the kind of a parameter by its plain schema (types of JSON Schema or BFCL's)."""
+    """Return the kind of a parameter by its plain schema (types of JSON Schema or BFCL's).
+
+    Unknown where no value that is drawn fits the schema.
+    """
     json_type = str(schema.get("type", "any"))
+    pattern, longest = schema.get("pattern"), schema.get("maxLength")
     base = ArgumentKind(
         "unknown",
         TYPES.get(json_type, json_type),
         default=schema.get("default", MISSING),
         required=required,
         description=str(schema.get("description") or schema.get("title") or "")[:MAX_DESCRIPTION],
+        pattern=pattern if isinstance(pattern, str) and is_python_regex(pattern) else None,
+        shortest=_length(schema.get("minLength")) or 0,
+        longest=_length(longest),
     )
     clues = description_clues(base.description, name)
     for find in _IN_ORDER:
         found = find(name, schema, base, clues)
         if found is not None:
-            return found
+            return found if _can_be_drawn(found) else replace(base, evidence=UNDRAWN)
     return base
+
+
+UNDRAWN = "no value that is drawn fits its own schema"
+
+
+def _length(given: Any) -> int | None:
+    return given if isinstance(given, int) and not isinstance(given, bool) else None
+
+
+def _can_be_drawn(kind: ArgumentKind) -> bool:
+    if kind.kind in ("array", "object", "one_of") or not kind.can_be_asked:
+        return True
+    try:
+        kind.draw_single(Random(0))
+    except ValueError:
+        return False
+    return True
 
 
 def _of_enum(
@@ -93,7 +125,7 @@ def _array(
     if inner["type"] == "any":
         inner["type"] = "string"
     inner.setdefault("description", base.description)
-    item = infer_argument_kind(_singular(name), inner, required=True)
+    item = infer_argument_kind(_singular(name), inner, required=base.required)
     most = min(schema.get("maxItems") or 3, 3)
     least = min(max(1, schema.get("minItems") or 1), 5)
     if item.values:
@@ -125,11 +157,20 @@ def _of_number(
 ) -> ArgumentKind | None:
     if base.type not in ("integer", "float"):
         return None
+    words = name_words(name)
+    if axis := _AXIS.search(words):
+        topic = "latitude" if axis[0].startswith("lat") else "longitude"
+        bound = 90.0 if topic == "latitude" else 180.0
+        bounds = schema.get("minimum", -bound), schema.get("maximum", bound)
+        on_earth = replace(base, kind="number", topic=topic, evidence="name")
+        return replace(on_earth, minimum=bounds[0], maximum=bounds[1])
+    if base.type == "integer" and _UNIX.search(base.description.lower()):
+        return replace(base, kind="integer", topic="unix_time", evidence="description")
     low, high, evidence = _bounds_of(schema, base.type)
     if low is None and high is None and (clues.minimum is not None or clues.maximum is not None):
         low, high, evidence = clues.minimum, clues.maximum, "description"
-    words, head = name_words(name), base.description.lower()
-    numbers = base.type == "integer" and low is None
+    head = base.description.lower()
+    numbers = base.type == "integer" and low is None and not re.search(r"\bpage\b", words)
     if numbers and not clues.unit and _NUMBER_OF_ONE.search(head):
         return replace(base, kind="identifier", evidence="description")
     if numbers and re.search(r"\b(?:id|number|no|code)$", words):
@@ -140,9 +181,27 @@ def _of_number(
     if clues.unit.endswith("cents") and high is None:
         low, high = max(low or 0, 100), 60_000
     kind = "quantity_with_unit" if clues.unit else {"float": "number"}.get(base.type, "integer")
-    return replace(
-        base, kind=kind, minimum=low, maximum=high, unit=clues.unit, evidence=evidence or "type"
+    counts = _COUNT.search(words) and not any(
+        isinstance(each, float) for each in (*schema.get("examples", ()), schema.get("default"))
     )
+    return replace(
+        base,
+        kind=kind,
+        minimum=low,
+        maximum=high,
+        unit=clues.unit,
+        topic="count" if counts else "",
+        evidence=evidence or "type",
+    )
+
+
+_AXIS = re.compile(r"\b(?:lat|latitude|lon|lng|longitude)$")
+_UNIX = re.compile(r"\bunix\b|\bepoch\b|seconds since|milliseconds since")
+_COUNT = re.compile(
+    r"^(?:num|max|min|number|total|n)\b|\b(?:count|limit|tail|head|lines?|pages?|offset|depth|size|top|"
+    r"top k|results|items|days|retries|attempts|level|index|port|quantity|steps|thoughts?|number)$"
+)
+"""Name of a number that counts, whatever type it has: TypeScript's numbers are all `number`."""
 
 
 def _bounds_of(schema: Mapping[str, Any], kind: str) -> tuple[float | None, float | None, str]:
@@ -169,10 +228,76 @@ def _within_reason(
     return low, high
 
 
+def _of_format(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    given = schema.get("format")
+    if given in _UNASKABLE or re.search(r"\bbase-?64", base.description[:MOST_READ], re.IGNORECASE):
+        return replace(base, evidence="format")
+    formats = kind_tables()["formats"]
+    if given not in formats:
+        return None
+    kind, form = formats[given]
+    if kind == "standard":
+        return replace(base, kind=kind, topic=form, evidence="format")
+    shaped = _shaped(base, _texts_of(schema), "format")
+    if shaped is not None and shaped.kind == kind:
+        return replace(shaped, format=shaped.format or form)
+    if clues.moment == kind and clues.format:
+        form = clues.format
+    return replace(base, kind=kind, format=form, evidence="format")
+
+
+def _texts_of(schema: Mapping[str, Any]) -> list[str]:
+    """Return the examples that a person would write: short ones, on one line, without markup."""
+    texts = [html.unescape(each) for each in schema.get("examples", ()) if isinstance(each, str)]
+    return [each for each in texts if 1 < len(each) <= LONGEST_EXAMPLE and not _MARKUP.search(each)]
+
+
+LONGEST_EXAMPLE = 60
+_MARKUP = re.compile(r"[<>{}\n]|^\W*$")
+
+
+def _of_client(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    """Return the kind of what a client sets; what is demanded stays to be asked for."""
+    if base.required:
+        return None
+    table, words = kind_tables(), name_words(name)
+    by_name = re.search(rf"^(?:\w+ )?(?:{table['client']})$", words)
+    if by_name or re.search(table["client_about"], first_clause(base.description)):
+        return replace(base, kind="client", evidence="name" if by_name else "description")
+    return None
+
+
+@cache
+def _families() -> tuple[Family, ...]:
+    return families_of(kind_tables()["families"])
+
+
+def _of_standard(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    if base.type not in ("string", "any"):
+        return None
+    shown = _texts_of(schema) or list(clues.examples)
+    if isinstance(base.default, str) and base.default:
+        shown.append(base.default)
+    words = name_words(name)
+    own, _ = infer_kind_from_words(name, "")
+    is_other = own is not None and own.kind in ("phone", "email", "url", "date", "datetime")
+    text = "" if is_other else first_clause(base.description)
+    found = standard_of(_families(), words, text, shown, base.takes_single)
+    if found is None:
+        return None
+    return replace(base, kind="standard", topic=found, evidence="examples" if shown else "name")
+
+
 def _of_examples(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
-    examples = [each for each in schema.get("examples", ()) if isinstance(each, str) and each]
+    examples = [each for each in _texts_of(schema) if base.takes_single(each)]
     return _like_examples(base, name, examples, "examples") if examples else None
 
 
@@ -187,42 +312,32 @@ def _of_default(
 def _of_pattern(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
-    pattern = schema.get("pattern")
-    if not isinstance(pattern, str) or not is_python_regex(pattern):
+    pattern = base.pattern
+    if pattern is None:
         return None
     if choices := re.fullmatch(r"\^?\(?(?:\?:)?([\w-]+(?:\|[\w-]+)+)\)?\$?", pattern):
         return replace(base, kind="enum", values=tuple(choices[1].split("|")), evidence="pattern")
     meant, _ = infer_kind_from_words(name, base.description)
     if meant and meant.kind in ("phone", "date", "time"):
         form = _FORMS.get(meant.kind, "")
-        return replace(base, kind=meant.kind, pattern=pattern, format=form, evidence="pattern")
+        return replace(base, kind=meant.kind, format=form, evidence="pattern")
     if not re.search(r"\\d|0-9|A-Z|\{\d", pattern):
         return None  # such as ".+": says nothing
-    return replace(
-        base, kind="identifier", pattern=pattern, examples=clues.examples, evidence="pattern"
-    )
+    return replace(base, kind="identifier", examples=clues.examples, evidence="pattern")
 
 
-def _of_format(
+def _of_listed(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
-    given = schema.get("format")
-    if given in _UNASKABLE:
-        return replace(base, evidence="format")
-    formats = kind_tables()["formats"]
-    if given not in formats:
+    listed = tuple(each for each in clues.values if base.takes_single(each))
+    if not listed or base.type not in ("string", "any"):
         return None
-    kind, form = formats[given]
-    if clues.moment == kind and clues.format:
-        form = clues.format
-    return replace(base, kind=kind, format=form, evidence="format")
+    return replace(base, kind="enum", values=listed, evidence="description")
 
 
 def _of_description(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
-    if clues.values:
-        return replace(base, kind="enum", values=clues.values, evidence="description")
     if clues.moment:
         return replace(base, kind=clues.moment, format=clues.format, evidence="description")
     if re.search(r"\buuid\b", base.description, re.IGNORECASE):
@@ -241,15 +356,15 @@ def _of_name(
         return None
     meant, from_name = infer_kind_from_words(name, base.description)
     evidence = "name" if from_name else "description"
-    if meant is None:
-        return replace(base, kind="free_text", guessed=True, evidence="type")
+    if meant is None:  # it may be anything: said only where a value must be, as a plain name
+        unknown = replace(base, guessed=True, evidence="type")
+        return replace(unknown, kind="identifier", topic="slug") if base.required else unknown
     topic = meant.topic
     if topic == "query" and re.search(r"\b(?:surname|last name)\b", base.description.lower()):
         return replace(base, kind="person_name", topic="last", evidence="description")
     if meant.kind == "identifier" and topic == "postcode":
-        return replace(
-            base, kind="identifier", pattern="^[0-9]{5}$", guessed=True, evidence=evidence
-        )
+        pattern = base.pattern or "^[0-9]{5}$"
+        return replace(base, kind="identifier", pattern=pattern, guessed=True, evidence=evidence)
     if meant.kind == "person_name" and re.match(
         r"first names?\b(?!.*\b(?:sur|last|family ))", base.description.lower()
     ):
@@ -267,22 +382,29 @@ def _like_examples(
     """Return the kind of values like these: of their shape, else of their name's topic."""
     if shaped := _shaped(base, examples, evidence):
         return shaped
+    own = replace(base, examples=tuple(examples), evidence=evidence)
     meant, _ = infer_kind_from_words(name, base.description)
-    if any(re.search(r"\d", each) and " " not in each for each in examples) or (
-        meant is not None and meant.kind == "identifier" and all(" " not in e for e in examples)
-    ):
-        return replace(base, kind="identifier", examples=tuple(examples), evidence=evidence)
-    kind = (
-        meant.kind if meant and meant.kind in ("person_name", "place", "free_text") else "free_text"
-    )
-    topic = meant.topic if meant and kind == meant.kind else "query"
-    if kind == "free_text" and all(re.fullmatch(r"[A-Z][a-z]+", each) for each in examples):
-        topic = "proper"  # a thing's own name, such as Birch
-    return replace(base, kind=kind, topic=topic, examples=tuple(examples), evidence=evidence)
+    if meant is not None and meant.kind in ("phone", "email", "url", "date", "time", "datetime"):
+        moment = next(filter(None, (_shaped(base, [each], evidence) for each in examples)), None)
+        if meant.kind in ("phone", "email", "url"):
+            return replace(own, kind=meant.kind)
+        return moment or replace(own, kind="free_text", topic="example")
+    if all(" " not in each and len(each) > 1 and not is_in_words(each) for each in examples):
+        return replace(own, kind="identifier")
+    is_numbered = meant is not None and meant.kind == "identifier" and evidence == "description"
+    if is_numbered and all(re.search(r"\d", each) for each in examples):
+        return replace(own, kind="identifier")
+    kind = meant.kind if meant and meant.kind in ("person_name", "place", "free_text") else ""
+    if kind:
+        return replace(own, kind=kind, topic=meant.topic if meant else "")
+    if all(re.fullmatch(r"[A-Z][a-z]+", each) for each in examples) and evidence == "description":
+        return replace(own, kind="free_text", topic="proper")  # a thing's own name, such as Birch
+    return replace(own, kind="free_text", topic="example")
 
 
 def _shaped(base: ArgumentKind, examples: Sequence[str], evidence: str) -> ArgumentKind | None:
-    for pattern, kind, form in kind_tables()["shapes"]:
+    """Return the kind that all examples have the shape of."""
+    for pattern, kind, form in kind_tables()["shapes"] if examples else ():
         if all(re.fullmatch(pattern, each, re.IGNORECASE) for each in examples):
             return replace(
                 base, kind=kind, format=form, examples=tuple(examples), evidence=evidence
@@ -294,10 +416,13 @@ _IN_ORDER: tuple[Find, ...] = (
     _of_enum,
     _of_structure,
     _of_number,
+    _of_format,
+    _of_client,
+    _of_listed,
+    _of_standard,
     _of_examples,
     _of_default,
     _of_pattern,
-    _of_format,
     _of_description,
     _of_name,
 )
