@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError, shown
 from fctncalling.lab.own_api.document import ReferenceResolver
-from fctncalling.lab.own_api.origin import OperationOrigins, parameter_origin
+from fctncalling.lab.own_api.origin import OperationOrigins, client_header, parameter_origin
 from fctncalling.lab.own_api.schema import MAX_EXAMPLES, SchemaReader, as_list, text_list, text_of
 
 METHODS = ("get", "put", "post", "delete", "patch", "query")
@@ -18,6 +18,15 @@ LEFT_OUT = ("head", "options", "trace")
 OF_A_PATH = ("parameters", "servers", "summary", "description", "additionalOperations", "$ref")
 OF_THE_CONNECTION = {"accept", "authorization", "content-type", "user-agent"}
 """Headers that a client sets: OpenAPI says that parameters of these names are ignored."""
+
+
+OF_A_CLIENT = re.compile(
+    r"(?:api|app|subscription)[-_]?key|.*(?:token|secret|signature|version)|cache-control|cookie|if-.*|"
+    r".*(?:request|correlation|trace|tenant|consumer|app|client|service|company)[-_]?id|prefer|"
+    r"idempotency[-_]key|accept-.*|x-.*(?:key|authentication|geolocation|region|language)",
+    re.IGNORECASE,
+)
+"""Names of headers that a client sends with every request, and no user says."""
 
 
 class Operation(NamedTuple):
@@ -104,6 +113,7 @@ class _Operations:
         self._schemas = SchemaReader(self._references, spec)
         self._origins = OperationOrigins(document, self._references)
         self.notes = self._schemas.notes
+        self._headers: list[dict[str, Any]] = []  # of one operation, that its client sets
 
     def operations(self) -> Iterator[Operation]:
         """Yield the operations that can be functions; count the others by reason."""
@@ -158,6 +168,7 @@ class _Operations:
         Arguments are those of the path, the query, headers and the body.
         """
         where, given = operation.title, operation.given
+        self._headers = []
         found = {
             (each.name, each.origin["in"]): each
             for listed in (operation.item.get("parameters"), given.get("parameters"))
@@ -182,7 +193,9 @@ class _Operations:
                 self.notes.add(f"{where}: {each.name} is twice: the body's is {name}")
             arguments[name] = replace(each, name=name)
         origin = self._origins.of(operation.method, operation.path, (given, operation.item))
-        return [*arguments.values()], {**origin, **({"body": media_type} if media_type else {})}
+        more: dict[str, Any] = {"body": media_type} if media_type else {}
+        more |= {"headers": self._headers} if self._headers else {}
+        return [*arguments.values()], {**origin, **more}
 
     def _parameters(self, listed: Any, where: str) -> Iterator[OperationArgument]:
         for given in as_list(self._references.followed(listed, where)[0]):
@@ -221,6 +234,9 @@ class _Operations:
             return "a client sets it"
         if self._origins.is_key(name, place):
             return "the key of a security scheme"
+        if place == "header" and OF_A_CLIENT.fullmatch(name):
+            self._headers.append(client_header(parameter, required=required))
+            return "a client sets it"
         if place == "querystring":  # OpenAPI 3.2: the query as one text
             return "a whole query string"
         return "deprecated" if parameter.get("deprecated") is True and not required else ""

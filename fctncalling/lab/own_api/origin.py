@@ -96,3 +96,17 @@ def parameter_origin(parameter: Mapping[str, Any], place: str) -> dict[str, Any]
         return {"name": parameter["name"], "in": "body", "form": True}
     is_json = "schema" not in parameter and isinstance(parameter.get("content"), Mapping)
     return {"name": parameter["name"], "in": place, **kept, **({"json": True} if is_json else {})}
+
+
+def client_header(parameter: Mapping[str, Any], *, required: bool) -> dict[str, Any]:
+    """Return a header that a client sets: its documented value, and the variable that has another.
+
+    A value is documented as the default, the only one or the example.
+    """
+    schema = parameter.get("schema")
+    schema = schema if isinstance(schema, Mapping) else parameter
+    listed = as_list(schema.get("enum"))
+    given = (schema.get("default"), *listed[:1], schema.get("example"), parameter.get("example"))
+    value = next((each for each in given if isinstance(each, str) and each), "")
+    name = parameter["name"]
+    return {"name": name, "value": value, "variable": _variable(name), "required": required}

@@ -261,7 +261,7 @@ def _unit(text: str, name: str) -> str:
 
 
 def _pattern(text: str) -> str | None:
-    low = text.lower()
+    low = text[:MOST_READ].lower()
     counts = "|".join(_NUMBER_WORDS)
     few = r"(?<!least )(?<!most )(?<!to )(?<!than )(?<!: )(?<!of )(?<!limit )(?<!-)(?<!max )"
     if found := re.search(rf"{few}\b(\d+|{counts})[ -](digit|letter|character)s?\b(?! long)", low):

@@ -26,7 +26,7 @@ from fctncalling.lab.own_api.kinds.clues import (
     name_words,
 )
 from fctncalling.lab.own_api.kinds.pattern_text import is_in_words, is_python_regex
-from fctncalling.lab.own_api.kinds.scalar_kind import MISSING
+from fctncalling.lab.own_api.kinds.scalar_kind import MISSING, parse_moment
 from fctncalling.lab.own_api.kinds.standards import Family, families_of, standard_of
 
 _UNASKABLE = {"binary", "byte", "password"}
@@ -89,7 +89,11 @@ def _of_enum(
         return None
     if base.type == "boolean" or any(isinstance(each, list | dict) for each in values):
         return None
-    return replace(base, kind="enum", values=tuple(values), evidence="enum")
+    texts = [each for each in values if isinstance(each, str)]
+    about = first_clause(base.description)
+    named = standard_of(_families(), name_words(name), about, texts, lambda text: True)
+    topic = named if named and len(texts) == len(values) else ""
+    return replace(base, kind="enum", values=tuple(values), topic=topic or "", evidence="enum")
 
 
 def _of_structure(
@@ -149,6 +153,8 @@ def _array(
 def _singular(name: str) -> str:
     if name.endswith("ies"):
         return f"{name[:-3]}y"
+    if re.search(r"(?:ss|x|ch|sh)es$", name):
+        return name[:-2]
     return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
 
 
@@ -164,7 +170,7 @@ def _of_number(
         bounds = schema.get("minimum", -bound), schema.get("maximum", bound)
         on_earth = replace(base, kind="number", topic=topic, evidence="name")
         return replace(on_earth, minimum=bounds[0], maximum=bounds[1])
-    if base.type == "integer" and _UNIX.search(base.description.lower()):
+    if _UNIX.search(base.description.lower()) or (base.type == "integer" and _AT.search(words)):
         return replace(base, kind="integer", topic="unix_time", evidence="description")
     low, high, evidence = _bounds_of(schema, base.type)
     if low is None and high is None and (clues.minimum is not None or clues.maximum is not None):
@@ -196,7 +202,10 @@ def _of_number(
 
 
 _AXIS = re.compile(r"\b(?:lat|latitude|lon|lng|longitude)$")
-_UNIX = re.compile(r"\bunix\b|\bepoch\b|seconds since|milliseconds since")
+_UNIX = re.compile(r"\bunix\b|\bepoch\b|seconds since|\b1970\b")
+_AT = re.compile(
+    r"\b(?:[a-z]+ed|seen|sent) at$|\btime ?stamp$|\b(?:before|after|since|until) (?:date|time)$"
+)
 _COUNT = re.compile(
     r"^(?:num|max|min|number|total|n)\b|\b(?:count|limit|tail|head|lines?|pages?|offset|depth|size|top|"
     r"top k|results|items|days|retries|attempts|level|index|port|quantity|steps|thoughts?|number)$"
@@ -251,11 +260,13 @@ def _of_format(
 def _texts_of(schema: Mapping[str, Any]) -> list[str]:
     """Return the examples that a person would write: short ones, on one line, without markup."""
     texts = [html.unescape(each) for each in schema.get("examples", ()) if isinstance(each, str)]
+    texts = [each.strip().strip('"') for each in texts]
     return [each for each in texts if 1 < len(each) <= LONGEST_EXAMPLE and not _MARKUP.search(each)]
 
 
 LONGEST_EXAMPLE = 60
 _MARKUP = re.compile(r"[<>{}\n]|^\W*$")
+_FOR_MACHINES = re.compile(r"[=?&|\\\"]|%\d\d")
 
 
 def _of_client(
@@ -321,7 +332,8 @@ def _of_pattern(
     if meant and meant.kind in ("phone", "date", "time"):
         form = _FORMS.get(meant.kind, "")
         return replace(base, kind=meant.kind, format=form, evidence="pattern")
-    if not re.search(r"\\d|0-9|A-Z|\{\d", pattern):
+    is_loose = meant is None and base.takes_single("early umber")
+    if is_loose or not re.search(r"\\d|0-9|A-Z|\{\d", pattern):
         return None  # such as ".+": says nothing
     return replace(base, kind="identifier", examples=clues.examples, evidence="pattern")
 
@@ -383,12 +395,16 @@ def _like_examples(
     if shaped := _shaped(base, examples, evidence):
         return shaped
     own = replace(base, examples=tuple(examples), evidence=evidence)
+    if any(map(_FOR_MACHINES.search, examples)):  # a query, an expression: nobody's own words
+        return replace(own, kind="free_text" if base.required else "unknown", topic="example")
     meant, _ = infer_kind_from_words(name, base.description)
     if meant is not None and meant.kind in ("phone", "email", "url", "date", "time", "datetime"):
-        moment = next(filter(None, (_shaped(base, [each], evidence) for each in examples)), None)
         if meant.kind in ("phone", "email", "url"):
             return replace(own, kind=meant.kind)
-        return moment or replace(own, kind="free_text", topic="example")
+        moment = next(filter(None, (_shaped(base, [each], evidence) for each in examples)), None)
+        form = next((form for form in _DATE_FORMS if _all_written(examples, form)), None)
+        written = form and replace(own, kind="date", format=form)
+        return moment or written or replace(own, kind="free_text", topic="example")
     if all(" " not in each and len(each) > 1 and not is_in_words(each) for each in examples):
         return replace(own, kind="identifier")
     is_numbered = meant is not None and meant.kind == "identifier" and evidence == "description"
@@ -402,13 +418,19 @@ def _like_examples(
     return replace(own, kind="free_text", topic="example")
 
 
+_DATE_FORMS = ("%Y%m%d", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%B %d, %Y", "%d %B %Y")
+
+
+def _all_written(examples: Sequence[str], form: str) -> bool:
+    return all(parse_moment(each, form) for each in examples)
+
+
 def _shaped(base: ArgumentKind, examples: Sequence[str], evidence: str) -> ArgumentKind | None:
     """Return the kind that all examples have the shape of."""
     for pattern, kind, form in kind_tables()["shapes"] if examples else ():
         if all(re.fullmatch(pattern, each, re.IGNORECASE) for each in examples):
-            return replace(
-                base, kind=kind, format=form, examples=tuple(examples), evidence=evidence
-            )
+            shape = replace(base, kind=kind, examples=tuple(examples), evidence=evidence)
+            return replace(shape, **{"topic" if kind == "standard" else "format": form})
     return None
 
 

@@ -15,7 +15,7 @@ from fctncalling.lab.own_api.kinds.pattern_text import (
     text_of_pattern,
     text_of_shape,
 )
-from fctncalling.lab.own_api.kinds.standards import STANDARDS, place
+from fctncalling.lab.own_api.kinds.standards import STANDARDS, draw_place
 from fctncalling.lab.own_api.kinds.value_tables import has_table, value_table
 
 UNSAID = ("unknown", "client")
@@ -134,7 +134,7 @@ def _drawn(kind: ScalarKind, rng: random.Random) -> Any:
 
 def _number(kind: ScalarKind, rng: random.Random) -> int | float:
     if kind.topic in ("latitude", "longitude"):
-        return place(rng)[kind.topic == "longitude"]
+        return draw_place(rng)[kind.topic == "longitude"]
     if kind.topic == "unix_time":
         return int(STANDARDS["unix_time"].draw(rng))
     low = kind.minimum if kind.minimum is not None else min(1, kind.maximum or 1)
@@ -195,8 +195,9 @@ def _like_pattern(kind: ScalarKind, rng: random.Random) -> str | None:
 
 
 def _phone(kind: ScalarKind, rng: random.Random) -> str:
-    if kind.examples:
-        return text_of_shape(str(rng.choice(kind.examples)), rng)
+    example = str(rng.choice(kind.examples)) if kind.examples else "+"
+    if front := re.match(r"\+\d{1,3}(?=\D)|(?!\+)", example):  # its country stays
+        return front[0] + text_of_shape(example[front.end() :], rng)
     country = rng.choice((31, 33, 39, 44, 46, 49))
     phone = f"+{country}{rng.randint(1, 9)}{rng.randrange(10**8, 10**9)}"
     if kind.takes_single(phone) or kind.pattern is None:

@@ -5,6 +5,7 @@ A standard says how a value is drawn, what is one, and in which other words peop
 
 from __future__ import annotations
 
+import datetime
 import ipaddress
 import random
 import re
@@ -75,17 +76,17 @@ def _named(sort: str) -> Callable[[str], Sequence[str]]:
 
 
 def _coordinate(axis: int) -> Callable[[random.Random], str]:
-    return lambda rng: f"{place(rng)[axis]:g}"
+    return lambda rng: f"{draw_place(rng)[axis]:g}"
 
 
-def place(rng: random.Random) -> tuple[float, float]:
+def draw_place(rng: random.Random) -> tuple[float, float]:
     """Return latitude and longitude of a place on land."""
     zone = rng.choice(zones())
     return zone.latitude, zone.longitude
 
 
 def _pair(rng: random.Random) -> str:
-    latitude, longitude = place(rng)
+    latitude, longitude = draw_place(rng)
     return f"{latitude:g},{longitude:g}"
 
 
@@ -177,6 +178,12 @@ def _said_zone(value: str) -> Sequence[str]:
     return (f"{city} time",) if is_only and value in value_table("time_zone") else ()
 
 
+def _iso_interval(rng: random.Random) -> str:
+    first = datetime.datetime(2026, 1, 1) + datetime.timedelta(hours=rng.randrange(26_280))
+    last = first + datetime.timedelta(hours=rng.randint(1, 72))
+    return f"{first:%Y-%m-%dT%H:%M:%SZ}/{last:%Y-%m-%dT%H:%M:%SZ}"
+
+
 def _hex_colour(rng: random.Random) -> str:
     return "".join(rng.choice("0123456789ABCDEF") for _ in range(6))
 
@@ -240,6 +247,8 @@ STANDARDS: Mapping[str, Standard] = {
     ),
     "state": _listed("state"),
     "state_code": _listed("state_code"),
+    "emoji": _shaped(lambda rng: rng.choice("👍🎉🚀🔥👀📌✅💡📚🌱"), r"\W{1,4}"),
+    "iso_interval": _shaped(_iso_interval, r"\d{4}-\d\d-\d\dT[\d:]{8}Z/\d{4}-\d\d-\d\dT[\d:]{8}Z"),
     "http_method": _shaped(lambda rng: rng.choice(("GET", "POST")), "GET|POST|PUT|PATCH|DELETE"),
     "branch": _shaped(_branch, r"[\w./-]+"),
     "slug": _shaped(lambda rng: _words(rng, "-"), r"[a-z0-9]+(-[a-z0-9]+)*"),

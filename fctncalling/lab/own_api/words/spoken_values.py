@@ -110,6 +110,8 @@ def _said(kind: ArgumentKind, value: Any, rng: Random) -> str:
 def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
     """Return the words of a listed value: itself, and those that fit none of the other values."""
     plain = str(value).replace("_", " ").replace("-", " ") if " " not in str(value) else str(value)
+    if kind.topic in STANDARDS:
+        return [str(value), *STANDARDS[kind.topic].says(str(value))]
     is_shouted = re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", str(value)) is not None
     if is_shouted:
         plain = plain.lower()
@@ -193,7 +195,12 @@ def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
         unit, value = _SMALLER[unit], round(value * 1000)
     plain = _plain(value)
     numerals = library("babel.numbers").format_decimal(value, locale="en")
-    if value >= 1000 and kind.kind not in ("identifier", "year") and rng.random() < 0.4:
+    if (
+        value >= 1000
+        and kind.kind not in ("identifier", "year")
+        and not kind.topic
+        and rng.random() < 0.4
+    ):
         plain = numerals.replace(",", rng.choice((",", ",", " ")))
     elif value == int(value) and 0 < value < len(NUMBERS) and rng.random() < 0.4:
         plain = NUMBERS[int(value)]
