@@ -6,9 +6,8 @@ examples, default, pattern, description, name.
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -25,8 +24,13 @@ from fctncalling.lab.own_api.kinds.clues import (
     kind_tables,
     name_words,
 )
-from fctncalling.lab.own_api.kinds.pattern_text import is_in_words, is_python_regex
-from fctncalling.lab.own_api.kinds.scalar_kind import MISSING, parse_moment
+from fctncalling.lab.own_api.kinds.examples import (
+    example_texts,
+    kind_like_examples,
+    kind_of_shape,
+)
+from fctncalling.lab.own_api.kinds.pattern_text import is_python_regex
+from fctncalling.lab.own_api.kinds.scalar_kind import MISSING
 from fctncalling.lab.own_api.kinds.standards import Family, families_of, standard_of
 
 _UNASKABLE = {"binary", "byte", "password"}
@@ -249,24 +253,12 @@ def _of_format(
     kind, form = formats[given]
     if kind == "standard":
         return replace(base, kind=kind, topic=form, evidence="format")
-    shaped = _shaped(base, _texts_of(schema), "format")
+    shaped = kind_of_shape(base, example_texts(schema), "format")
     if shaped is not None and shaped.kind == kind:
         return replace(shaped, format=shaped.format or form)
     if clues.moment == kind and clues.format:
         form = clues.format
     return replace(base, kind=kind, format=form, evidence="format")
-
-
-def _texts_of(schema: Mapping[str, Any]) -> list[str]:
-    """Return the examples that a person would write: short ones, on one line, without markup."""
-    texts = [html.unescape(each) for each in schema.get("examples", ()) if isinstance(each, str)]
-    texts = [each.strip().strip('"') for each in texts]
-    return [each for each in texts if 1 < len(each) <= LONGEST_EXAMPLE and not _MARKUP.search(each)]
-
-
-LONGEST_EXAMPLE = 60
-_MARKUP = re.compile(r"[<>{}\n]|^\W*$")
-_FOR_MACHINES = re.compile(r"[=?&|\\\"]|%\d\d")
 
 
 def _of_client(
@@ -292,7 +284,7 @@ def _of_standard(
 ) -> ArgumentKind | None:
     if base.type not in ("string", "any"):
         return None
-    shown = _texts_of(schema) or list(clues.examples)
+    shown = example_texts(schema) or list(clues.examples)
     if isinstance(base.default, str) and base.default:
         shown.append(base.default)
     words = name_words(name)
@@ -308,8 +300,8 @@ def _of_standard(
 def _of_examples(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
-    examples = [each for each in _texts_of(schema) if base.takes_single(each)]
-    return _like_examples(base, name, examples, "examples") if examples else None
+    examples = [each for each in example_texts(schema) if base.takes_single(each)]
+    return kind_like_examples(base, name, examples, "examples") if examples else None
 
 
 def _of_default(
@@ -317,7 +309,7 @@ def _of_default(
 ) -> ArgumentKind | None:
     if not isinstance(base.default, str) or clues.values:
         return None
-    return _shaped(base, [base.default], "default")
+    return kind_of_shape(base, [base.default], "default")
 
 
 def _of_pattern(
@@ -355,7 +347,7 @@ def _of_description(
     if re.search(r"\buuid\b", base.description, re.IGNORECASE):
         return replace(base, kind="identifier", format="uuid", evidence="description")
     if clues.examples:
-        return _like_examples(base, name, clues.examples, "description")
+        return kind_like_examples(base, name, clues.examples, "description")
     if clues.pattern is not None:
         return replace(base, kind="identifier", pattern=clues.pattern, evidence="description")
     return None
@@ -386,52 +378,6 @@ def _of_name(
     return replace(
         base, kind=meant.kind, topic=topic, format=form, guessed=guessed, evidence=evidence
     )
-
-
-def _like_examples(
-    base: ArgumentKind, name: str, examples: Sequence[str], evidence: str
-) -> ArgumentKind:
-    """Return the kind of values like these: of their shape, else of their name's topic."""
-    if shaped := _shaped(base, examples, evidence):
-        return shaped
-    own = replace(base, examples=tuple(examples), evidence=evidence)
-    if any(map(_FOR_MACHINES.search, examples)):  # a query, an expression: nobody's own words
-        return replace(own, kind="free_text" if base.required else "unknown", topic="example")
-    meant, _ = infer_kind_from_words(name, base.description)
-    if meant is not None and meant.kind in ("phone", "email", "url", "date", "time", "datetime"):
-        if meant.kind in ("phone", "email", "url"):
-            return replace(own, kind=meant.kind)
-        moment = next(filter(None, (_shaped(base, [each], evidence) for each in examples)), None)
-        form = next((form for form in _DATE_FORMS if _all_written(examples, form)), None)
-        written = form and replace(own, kind="date", format=form)
-        return moment or written or replace(own, kind="free_text", topic="example")
-    if all(" " not in each and len(each) > 1 and not is_in_words(each) for each in examples):
-        return replace(own, kind="identifier")
-    is_numbered = meant is not None and meant.kind == "identifier" and evidence == "description"
-    if is_numbered and all(re.search(r"\d", each) for each in examples):
-        return replace(own, kind="identifier")
-    kind = meant.kind if meant and meant.kind in ("person_name", "place", "free_text") else ""
-    if kind:
-        return replace(own, kind=kind, topic=meant.topic if meant else "")
-    if all(re.fullmatch(r"[A-Z][a-z]+", each) for each in examples) and evidence == "description":
-        return replace(own, kind="free_text", topic="proper")  # a thing's own name, such as Birch
-    return replace(own, kind="free_text", topic="example")
-
-
-_DATE_FORMS = ("%Y%m%d", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%B %d, %Y", "%d %B %Y")
-
-
-def _all_written(examples: Sequence[str], form: str) -> bool:
-    return all(parse_moment(each, form) for each in examples)
-
-
-def _shaped(base: ArgumentKind, examples: Sequence[str], evidence: str) -> ArgumentKind | None:
-    """Return the kind that all examples have the shape of."""
-    for pattern, kind, form in kind_tables()["shapes"] if examples else ():
-        if all(re.fullmatch(pattern, each, re.IGNORECASE) for each in examples):
-            shape = replace(base, kind=kind, examples=tuple(examples), evidence=evidence)
-            return replace(shape, **{"topic" if kind == "standard" else "format": form})
-    return None
 
 
 _IN_ORDER: tuple[Find, ...] = (

@@ -195,7 +195,8 @@ def _like_pattern(kind: ScalarKind, rng: random.Random) -> str | None:
 
 
 def _phone(kind: ScalarKind, rng: random.Random) -> str:
-    example = str(rng.choice(kind.examples)) if kind.examples else "+"
+    shown = [each for each in map(str, kind.examples) if len(re.sub(r"\D", "", each)) > 6]
+    example = rng.choice(shown) if shown else "+"
     if front := re.match(r"\+\d{1,3}(?=\D)|(?!\+)", example):  # its country stays
         return front[0] + text_of_shape(example[front.end() :], rng)
     country = rng.choice((31, 33, 39, 44, 46, 49))
