@@ -45,9 +45,16 @@ def infer_kind_from_words(name: str, description: str) -> tuple[InferredKind | N
             if named and named.topic in ("organisation", "thing", "animal", "work", "food"):
                 return named, not clause
         return InferredKind("free_text", "title"), not clause
+    of_head = _moment(head) or _in_table(head)
+    if of_name and of_head and of_name.kind == "person_name" and of_head.kind in _ADDRESSES:
+        return of_head, False
     if of_name is not None:
         return of_name, not _says(head, of_name, words)
-    return _moment(head) or _in_table(head), False
+    return of_head, False
+
+
+_ADDRESSES = ("email", "phone", "url", "identifier")
+"""Kinds of what stands for a person: recipients that are e-mail addresses, an owner's number."""
 
 
 def first_clause(description: str) -> str:

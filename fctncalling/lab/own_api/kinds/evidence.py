@@ -108,21 +108,26 @@ def _of_structure(
     alternatives = schema.get("oneOf")
     if base.type == "dict" and alternatives:
         each = tuple(infer_argument_kind(name, one, required=True) for one in alternatives)
-        whole = _properties(schema)
+        whole = _properties(schema, base.required)
         return replace(base, kind="one_of", alternatives=each, properties=whole, evidence="oneOf")
     if base.type == "dict":
-        properties = _properties(schema)
+        properties = _properties(schema, base.required)
         kind = "object" if properties else "unknown"
         return replace(base, kind=kind, properties=properties, evidence="type")
     return replace(base, kind="boolean", evidence="type") if base.type == "boolean" else None
 
 
-def _properties(schema: Mapping[str, Any]) -> dict[str, ArgumentKind]:
+def _properties(schema: Mapping[str, Any], required: bool) -> dict[str, ArgumentKind]:
+    """Return the kinds of an object's keys; what may be anything is no name for one left out."""
     needed = schema.get("required", ())
-    return {
+    found = {
         key: infer_argument_kind(key, each, required=key in needed)
         for key, each in schema.get("properties", {}).items()
     }
+    if required:
+        return found
+    is_any = {key for key, kind in found.items() if kind.guessed and kind.topic == "slug"}
+    return {k: replace(each, kind="unknown") if k in is_any else each for k, each in found.items()}
 
 
 def _array(
@@ -334,7 +339,9 @@ def _of_listed(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
     listed = tuple(each for each in clues.values if base.takes_single(each))
-    if not listed or base.type not in ("string", "any"):
+    own, _ = infer_kind_from_words(name, "")
+    is_certain = own is not None and own.kind in ("identifier", "person_name", "place", "email")
+    if not listed or is_certain or base.type not in ("string", "any"):
         return None
     return replace(base, kind="enum", values=listed, evidence="description")
 

@@ -36,12 +36,14 @@ def kind_like_examples(
     if any(map(_FOR_MACHINES.search, examples)):  # a query, an expression: nobody's own words
         return replace(own, kind="free_text" if base.required else "unknown", topic="example")
     meant, _ = infer_kind_from_words(name, base.description)
+    in_words = all(map(is_in_words, examples))
+    if meant is not None and meant.kind == "identifier" and in_words and evidence != "examples":
+        return replace(base, kind="identifier", guessed=True, evidence="name")
     if meant is not None and meant.kind in ("phone", "email", "url", "date", "time", "datetime"):
         if meant.kind in ("phone", "email", "url"):
             return replace(own, kind=meant.kind)
-        moment = next(
-            filter(None, (kind_of_shape(base, [each], evidence) for each in examples)), None
-        )
+        shapes = (kind_of_shape(base, [each], evidence) for each in examples)
+        moment = next(filter(None, shapes), None)
         form = next((form for form in _DATE_FORMS if _all_written(examples, form)), None)
         written = form and replace(own, kind="date", format=form)
         return moment or written or replace(own, kind="free_text", topic="example")

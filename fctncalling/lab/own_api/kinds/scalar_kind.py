@@ -139,6 +139,7 @@ def _number(kind: ScalarKind, rng: random.Random) -> int | float:
         return int(STANDARDS["unix_time"].draw(rng))
     low = kind.minimum if kind.minimum is not None else min(1, kind.maximum or 1)
     high = kind.maximum if kind.maximum is not None else max(low * 4, low + 50)
+    low = low if low > -LARGEST_SAID else min(0, high)
     if high > LARGEST_SAID > low:
         high = max(low * 4, low + 50)
     if kind.type == "integer":
