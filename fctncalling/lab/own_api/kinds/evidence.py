@@ -273,7 +273,7 @@ def _of_client(
     if base.required:
         return None
     table, words = kind_tables(), name_words(name)
-    by_name = re.search(rf"^(?:\w+ )?(?:{table['client']})$", words)
+    by_name = re.search(rf"\b(?:{table['client']})$", words)
     if by_name or re.search(table["client_about"], first_clause(base.description)):
         return replace(base, kind="client", evidence="name" if by_name else "description")
     return None

@@ -70,8 +70,15 @@ def has_table(name: str) -> bool:
     return name in own_texts() or name in _OF_FAKER or name in _OF_WORLD
 
 
+@cache
+def _faker(locales: tuple[str, ...]) -> Any:
+    """Return Faker for locales; of several it is their names alone, for the others take long."""
+    providers = None if len(locales) == 1 else ["faker.providers.person"]
+    return library("faker").Faker(list(locales), providers=providers, use_weighting=False)
+
+
 def _drawn(name: str, locales: tuple[str, ...], draw: str) -> list[str]:
-    fake = library("faker").Faker(list(locales), use_weighting=False)
+    fake = _faker(locales)
     fake.seed_instance(f"own API: {name}")
     return [str(getattr(fake, draw)()).strip() for _ in range(DRAWN)]
 
@@ -158,8 +165,8 @@ def _locales() -> tuple[tuple[str, str], ...]:
     """Return (language, country) of the locales that Faker speaks."""
     listed = library("faker.config").AVAILABLE_LOCALES
     pairs = [each.split("_") for each in listed if re.fullmatch(r"[a-z]{2}_[A-Z]{2}", each)]
-    known = names_of_codes("languages"), names_of_codes("territories")
-    return tuple((one, two) for one, two in pairs if one in known[0] and two in known[1])
+    known = library("babel.localedata").exists
+    return tuple((one, two) for one, two in pairs if known(f"{one}_{two}"))
 
 
 @cache
