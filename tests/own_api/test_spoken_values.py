@@ -225,8 +225,9 @@ def test_without_its_libraries_forge_says_the_cure(
 def test_versions_of_the_libraries_stand_in_the_head_and_one_seed_gives_the_same_bytes(
     tmp_path: Path,
 ) -> None:
-    tool = {"name": "find_guest", "description": "Find a guest.", "parameters": {
-        "properties": {"guest_name": {}, "country_code": {}, "ip": {}}, "required": ["guest_name"]}}  # fmt: skip
+    properties: dict[str, Any] = {"guest_name": {}, "country_code": {}, "ip": {}}
+    parameters = {"properties": properties, "required": ["guest_name"]}
+    tool = {"name": "find_guest", "description": "Find a guest.", "parameters": parameters}
     (tmp_path / "api.json").write_text(json.dumps([tool]))
     texts = []
     for name in ("one", "two"):
