@@ -29,6 +29,11 @@ OF_A_CLIENT = re.compile(
 """Names of headers that a client sends with every request, and no user says."""
 
 
+_KEY_IN_WORDS = re.compile(
+    r"(?:your |an? |the )?(?:authentication|api|bearer) (?:token|key)\b", re.I
+)
+
+
 class Operation(NamedTuple):
     """One operation, and the path item that it stands in."""
 
@@ -233,6 +238,9 @@ class _Operations:
         if place == "cookie" or (place == "header" and name.lower() in OF_THE_CONNECTION):
             return "a client sets it"
         if self._origins.is_key(name, place):
+            return "the key of a security scheme"
+        told = text_of(parameter.get("description"))
+        if self._origins.has_schemes and place != "path" and _KEY_IN_WORDS.match(told):
             return "the key of a security scheme"
         if place == "header" and OF_A_CLIENT.fullmatch(name):
             self._headers.append(client_header(parameter, required=required))

@@ -47,6 +47,11 @@ class OperationOrigins:
         scheme = "https" if "https" in schemes or not schemes else schemes[0]
         return [{"url": f"{scheme}://{host}{base}" if host else base}]
 
+    @property
+    def has_schemes(self) -> bool:
+        """Whether the document has security schemes, which say how keys are sent."""
+        return bool(self._schemes)
+
     def is_key(self, name: str, place: str) -> bool:
         """Whether a parameter is the key of a security scheme, which no user says."""
         return any(

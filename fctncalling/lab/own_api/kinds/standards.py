@@ -256,6 +256,7 @@ STANDARDS: Mapping[str, Standard] = {
     "folder": _shaped(_folder, r"\.?/?([\w.-]+/?)+"),
     "file_path": _shaped(_file_path, r"\.?/?([\w.-]+/)+[\w-]+\.\w{1,5}"),
     "unix_time": _shaped(lambda rng: str(1_767_225_600 + 3600 * rng.randrange(26_280)), r"\d{10}"),
+    "count": _shaped(lambda rng: str(rng.randint(1, 60)), r"\d{1,4}"),
     "numeric_id": _shaped(
         lambda rng: "".join(
             (rng.choice(string.digits[1:]), *(rng.choice(string.digits) for _ in range(7)))
