@@ -115,6 +115,10 @@ def test_values_of_standards_are_read_by_other_libraries(
 def test_listed_words_and_what_has_no_values_of_its_own() -> None:
     text = "Sort direction. Possible values include `name`, `size`."
     assert kind_of("sort", description=text).values == ("name", "size")
+    alike = kind_of("state", enum=["in_progress", "in-progress", "done"])
+    assert spoken_value(alike, "in-progress", Random(1)) == "in-progress"
+    languages = kind_of("language", enum=["fa", "ml", "ta"])
+    assert {spoken_value(languages, "fa", Random(n)) for n in range(9)} == {"fa", "Persian"}
     optional = {"type": "string", "description": "Something."}
     assert not infer_argument_kind("wobble", optional, required=False).can_be_asked
     loose = kind_of("q", examples=["remaster%20track:Doxy%20artist:Miles%20Davis"])

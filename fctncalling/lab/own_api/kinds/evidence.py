@@ -213,7 +213,8 @@ def _of_number(
 _AXIS = re.compile(r"\b(?:lat|latitude|lon|lng|longitude)$")
 _UNIX = re.compile(r"\bunix\b|\bepoch\b|seconds since|\b1970\b")
 _AT = re.compile(
-    r"\b(?:[a-z]+ed|seen|sent) at$|\bts$|\btime ?stamp$|\b(?:before|after|since|until) (?:date|time)$"
+    r"\b(?:[a-z]+ed|seen|sent) at$|\bts$|\btime ?stamp$|"
+    r"\b(?:before|after|since|until) (?:date|time)$"
 )
 _COUNT = re.compile(
     r"^(?:num|max|min|number|total|n)\b|\b(?:count|limit|tail|head|lines?|pages?|offset|depth|size|top|"

@@ -110,6 +110,8 @@ def _said(kind: ArgumentKind, value: Any, rng: Random) -> str:
 def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
     """Return the words of a listed value: itself, and those that fit none of the other values."""
     plain = str(value).replace("_", " ").replace("-", " ") if " " not in str(value) else str(value)
+    if sum(_small(each) == _small(value) for each in kind.values) > 1:
+        return [str(value)]  # only its letters tell it from another
     if kind.topic in STANDARDS:
         return [str(value), *STANDARDS[kind.topic].says(str(value))]
     is_shouted = re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", str(value)) is not None
@@ -123,6 +125,10 @@ def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
         if not any(_shares(word, other) for other in kind.values if other != value):
             found += [word] * (4 if is_code else 1)
     return found
+
+
+def _small(value: Any) -> str:
+    return re.sub(r"[\W_]+", " ", str(value)).lower()
 
 
 def enum_value_clauses(kind: ArgumentKind, value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
