@@ -129,7 +129,7 @@ _NUMBER_WORDS: Sequence[str] = (
 )
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 _EXAMPLE = re.compile(
-    r"(?:such as|e\.g\.,?|for example:?,?|for instance:?|example:|like)\s+"
+    r"(?:such as|e\.g\.,?|for example:?,?|for instance:?|example(?: value)?:|like)\s+"
     r"(?:\"([^\"]+)\"|'([^']+)'|`([^`]+)`|\*\*([^*]+)\*\*|(-?\d+\.\d+,\s?-?\d+\.\d+)|"
     r"((?=[^\s,;()]*[\d_])[^\s,;()]+(?:[^\s,;().]|\.(?=\S))|"
     r"(?-i:[A-Z])[\w-]+(?=[,.;)]|$| or| and)))",

@@ -342,7 +342,10 @@ def _of_listed(
     listed = tuple(each for each in clues.values if base.takes_single(each))
     own, _ = infer_kind_from_words(name, "")
     is_certain = own is not None and own.kind in ("identifier", "person_name", "place", "email")
-    if not listed or is_certain or base.type not in ("string", "any"):
+    if base.type == "string" and re.match(r"(?:\w+ )?whether\b", base.description.lower()):
+        return replace(base, kind="enum", values=("true", "false"), evidence="description")
+    is_searched = own is not None and own.topic == "query"
+    if not listed or is_certain or is_searched or base.type not in ("string", "any"):
         return None
     return replace(base, kind="enum", values=listed, evidence="description")
 

@@ -33,9 +33,11 @@ def kind_like_examples(
     if shaped := kind_of_shape(base, examples, evidence):
         return shaped
     own = replace(base, examples=tuple(examples), evidence=evidence)
-    if any(map(_FOR_MACHINES.search, examples)):  # a query, an expression: nobody's own words
-        return replace(own, kind="free_text" if base.required else "unknown", topic="example")
     meant, _ = infer_kind_from_words(name, base.description)
+    if any(map(_FOR_MACHINES.search, examples)):  # a query, an expression: nobody's own words
+        if meant is not None and meant.kind == "free_text":
+            return replace(base, kind="free_text", topic=meant.topic, evidence="name")
+        return replace(own, kind="free_text" if base.required else "unknown", topic="example")
     in_words = all(map(is_in_words, examples))
     if meant is not None and meant.kind == "identifier" and in_words and evidence != "examples":
         return replace(base, kind="identifier", guessed=True, evidence="name")
