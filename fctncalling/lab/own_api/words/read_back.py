@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Sequence
 from functools import cache
 
 from fctncalling.lab.own_api.kinds import ArgumentKind
@@ -11,7 +12,9 @@ from fctncalling.lab.own_api.kinds.scalar_kind import MOMENTS, parse_moment
 from fctncalling.lab.own_api.kinds.standards import STANDARDS
 from fctncalling.lab.own_api.words.vocabulary import word_table
 
-NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+NUMBERS: Sequence[str] = (
+    "zero one two three four five six seven eight nine ten eleven twelve".split()
+)
 _NUMBER = re.compile(r"[^\w\s-]?(-?\d[\d, ]*(?:\.\d+)?)(?![\d.])")
 _IN_WORDS = re.compile(rf"({'|'.join(NUMBERS)}|an?|half an?)( and a half)?\b")
 _DAY = re.compile(
@@ -21,8 +24,10 @@ _DAY = re.compile(
 _MONTH_FIRST = re.compile(
     r"(?:[A-Z][a-z]+day,? )?([A-Z][a-z]{2,8}) (?:(\d{1,2})(?:st|nd|rd|th)?,? )?(\d{4})"
 )
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_ORDINALS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth".split()
+_MONTHS: Sequence[str] = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_ORDINALS: Sequence[str] = (
+    "zeroth first second third fourth fifth sixth seventh eighth ninth tenth".split()
+)
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))? ?(am|pm)?")
 _CLOCK_IN_WORDS = re.compile(
     r"(half past |a quarter past |a quarter to )?(\w+)( thirty| o'clock)? in the "
