@@ -50,7 +50,7 @@ def test_sums_in_cents_are_said_in_money_and_codes_in_small_letters() -> None:
         {"type": "integer", "description": "Total in euro cents."},
         required=True,
     )
-    assert spoken_value(cents, 12345, Random(0)).startswith("123.45 ")
+    assert "123.45" in spoken_value(cents, 12345, Random(0))
     price = infer_argument_kind("price_per_kilo", {"type": "number"}, required=True)
     assert not price.unit
     state = infer_argument_kind(

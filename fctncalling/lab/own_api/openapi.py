@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.lab.own_api.origin import OperationOrigins, parameter_origin
+from fctncalling.lab.own_api.origin import OperationOrigins, client_header, parameter_origin
 from fctncalling.specification.api import CollectedFunctions, OwnApi, SpecificationError, shown
 from fctncalling.specification.document import ReferenceResolver
 from fctncalling.specification.schema import MAX_EXAMPLES, SchemaReader, as_list, text_list, text_of
@@ -18,6 +18,20 @@ LEFT_OUT = ("head", "options", "trace")
 OF_A_PATH = ("parameters", "servers", "summary", "description", "additionalOperations", "$ref")
 OF_THE_CONNECTION = {"accept", "authorization", "content-type", "user-agent"}
 """Headers that a client sets: OpenAPI says that parameters of these names are ignored."""
+
+
+OF_A_CLIENT = re.compile(
+    r"(?:api|app|subscription)[-_]?key|.*(?:token|secret|signature|version)|cache-control|cookie|if-.*|"
+    r".*(?:request|correlation|trace|tenant|consumer|app|client|service|company)[-_]?id|prefer|"
+    r"idempotency[-_]key|accept-.*|x-.*(?:key|authentication|geolocation|region|language)",
+    re.IGNORECASE,
+)
+"""Names of headers that a client sends with every request, and no user says."""
+
+
+_KEY_IN_WORDS = re.compile(
+    r"(?:your |an? |the )?(?:authentication|api|bearer) (?:token|key)\b", re.I
+)
 
 
 class Operation(NamedTuple):
@@ -104,6 +118,7 @@ class _Operations:
         self._schemas = SchemaReader(self._references, spec)
         self._origins = OperationOrigins(document, self._references)
         self.notes = self._schemas.notes
+        self._headers: list[dict[str, Any]] = []  # of one operation, that its client sets
 
     def operations(self) -> Iterator[Operation]:
         """Yield the operations that can be functions; count the others by reason."""
@@ -158,6 +173,7 @@ class _Operations:
         Arguments are those of the path, the query, headers and the body.
         """
         where, given = operation.title, operation.given
+        self._headers = []
         found = {
             (each.name, each.origin["in"]): each
             for listed in (operation.item.get("parameters"), given.get("parameters"))
@@ -183,7 +199,7 @@ class _Operations:
             arguments[name] = replace(each, name=name)
         origin = self._origins.of(operation.method, operation.path, (given, operation.item))
         tags = text_list(given.get("tags"))
-        more = {"body": media_type, "tags": tags}
+        more = {"body": media_type, "tags": tags, "headers": self._headers}
         return [*arguments.values()], {**origin, **{key: e for key, e in more.items() if e}}
 
     def _parameters(self, listed: Any, where: str) -> Iterator[OperationArgument]:
@@ -223,6 +239,12 @@ class _Operations:
             return "a client sets it"
         if self._origins.is_key(name, place):
             return "the key of a security scheme"
+        told = text_of(parameter.get("description"))
+        if self._origins.has_schemes and place != "path" and _KEY_IN_WORDS.match(told):
+            return "the key of a security scheme"
+        if place == "header" and OF_A_CLIENT.fullmatch(name):
+            self._headers.append(client_header(parameter, required=required))
+            return "a client sets it"
         if place == "querystring":  # OpenAPI 3.2: the query as one text
             return "a whole query string"
         return "deprecated" if parameter.get("deprecated") is True and not required else ""

@@ -47,6 +47,11 @@ class OperationOrigins:
         scheme = "https" if "https" in schemes or not schemes else schemes[0]
         return [{"url": f"{scheme}://{host}{base}" if host else base}]
 
+    @property
+    def has_schemes(self) -> bool:
+        """Whether the document has security schemes, which say how keys are sent."""
+        return bool(self._schemes)
+
     def is_key(self, name: str, place: str) -> bool:
         """Whether a parameter is the key of a security scheme, which no user says."""
         return any(
@@ -96,3 +101,17 @@ def parameter_origin(parameter: Mapping[str, Any], place: str) -> dict[str, Any]
         return {"name": parameter["name"], "in": "body", "form": True}
     is_json = "schema" not in parameter and isinstance(parameter.get("content"), Mapping)
     return {"name": parameter["name"], "in": place, **kept, **({"json": True} if is_json else {})}
+
+
+def client_header(parameter: Mapping[str, Any], *, required: bool) -> dict[str, Any]:
+    """Return a header that a client sets: its documented value, and the variable that has another.
+
+    A value is documented as the default, the only one or the example.
+    """
+    schema = parameter.get("schema")
+    schema = schema if isinstance(schema, Mapping) else parameter
+    listed = as_list(schema.get("enum"))
+    given = (schema.get("default"), *listed[:1], schema.get("example"), parameter.get("example"))
+    value = next((each for each in given if isinstance(each, str) and each), "")
+    name = parameter["name"]
+    return {"name": name, "value": value, "variable": _variable(name), "required": required}

@@ -109,6 +109,7 @@ def http_request(
         kind, data = _body(origin, whole if whole is not None else body)
         headers["Content-Type"] = kind
     _add_keys(origin, environment, query, headers)
+    _add_client_headers(origin, environment, headers)
     server = (environment or {}).get("API_URL") or origin.get("server", "")
     if not str(server).startswith(("http://", "https://")):
         raise SendError(f"{origin['name']}: server {server!r}: set API_URL to an http(s) address")
@@ -150,6 +151,19 @@ def _add_keys(
             )
         else:
             raise SendError(f"{origin['name']}: security scheme {kind}: send it yourself")
+
+
+def _add_client_headers(
+    origin: Mapping[str, Any], environment: Mapping[str, str] | None, headers: dict[str, str]
+) -> None:
+    """Add the headers that a client sets: by the environment, else as they are documented."""
+    for header in origin.get("headers", []):
+        name, variable = header["name"], header["variable"]
+        value = (environment or {}).get(variable) or header["value"]
+        if header["required"] and not value and environment is not None:
+            raise SendError(f"{origin['name']}: {name} is missing: set {variable}")
+        if header["required"] or (environment or {}).get(variable):
+            headers[name] = value or f"${variable}"
 
 
 def _pairs(place: Mapping[str, Any], value: Any) -> Iterator[tuple[str, str]]:

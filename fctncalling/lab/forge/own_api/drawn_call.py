@@ -102,6 +102,8 @@ def _unasked(words: Mapping[str, FunctionWords]) -> dict[str, str]:
 
 
 def _why(kind: ArgumentKind) -> str:
+    if kind.kind == "client":
+        return "a client sets it, no user says it: --kinds FILE can change that"
     return (
         "no document says which values it has: --kinds FILE can"
         if kind.kind == "unknown"
@@ -133,7 +135,9 @@ _BARE_SHARE = 0.1  # of calls without demanded values that have no value at all
 _OWN_PHRASES_SHARE = 0.75  # of the tasks of a function that the user gave phrases
 _ACT_SHARE, _DOC_SHARE = 0.4, 0.12
 _ACT_SHARE_OF_MANY = 0.05
-_OPEN_KINDS = frozenset("identifier person_name free_text email phone url date datetime".split())
+_OPEN_KINDS = frozenset(
+    "identifier person_name free_text email phone url date datetime standard".split()
+)
 _TRIES = 60
 
 
@@ -162,7 +166,7 @@ def draw_call(
             arguments[name] = given[name]
         elif name in names:
             arguments[name] = _value(api, words.kinds[name], rng)
-    _keep_conditions(words, arguments, rng)
+    _keep_conditions(api, words, arguments, rng)
     _put_in_order(words, arguments)
     _make_whole_month(api, words, arguments, rng)
     _match_mail(arguments, words)
@@ -208,8 +212,12 @@ def optional_shares(words: FunctionWords) -> dict[str, float]:
 def _value(api: AskableApi, kind: ArgumentKind, rng: Random) -> Any:
     """Return a value of the part that is made: an eighth of all open values is held out."""
     for _ in range(_TRIES):
-        value = kind.draw(rng)
-        if kind.kind not in _OPEN_KINDS or is_held_out(value) is api.held_out:
+        try:
+            value = kind.draw(rng)
+        except ValueError as fault:
+            raise NoTaskDrawn(str(fault)) from None
+        is_open = kind.kind in _OPEN_KINDS and kind.topic != "example"
+        if not is_open or is_held_out(value) is api.held_out:
             return value
     raise NoTaskDrawn(f"no {kind.kind} of this part")
 
@@ -219,7 +227,9 @@ def is_held_out(value: Any) -> bool:
     return hashlib.sha256(str(value).encode()).digest()[0] % 8 == 0
 
 
-def _keep_conditions(words: FunctionWords, arguments: dict[str, Any], rng: Random) -> None:
+def _keep_conditions(
+    api: AskableApi, words: FunctionWords, arguments: dict[str, Any], rng: Random
+) -> None:
     """Leave out what only belongs to another value: "Address for the channel email"."""
     for name, kind in words.kinds.items():
         if kind.required or (found := _condition(words, name)) is None:
@@ -230,7 +240,7 @@ def _keep_conditions(words: FunctionWords, arguments: dict[str, Any], rng: Rando
         if not holds:
             arguments.pop(name, None)
         elif name not in arguments and kind.can_be_asked and rng.random() < 0.6:
-            arguments[name] = kind.draw(rng)
+            arguments[name] = _value(api, kind, rng)
 
 
 def _condition(words: FunctionWords, name: str) -> tuple[str, Any] | None:

@@ -34,6 +34,7 @@ from fctncalling.lab.own_api.api_part import add_offer_arguments, part_of_api, r
 from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.kinds.find import guessed_kind_notes
+from fctncalling.lab.own_api.kinds.value_tables import library_versions
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.frames import read_phrases, write_phrases
 from fctncalling.specification.api import OwnApi
@@ -210,6 +211,7 @@ class OwnForgeSettings:
         text = json.dumps(read, sort_keys=True, default=str)
         return {
             "own_version": OWN_VERSION,
+            "libraries": library_versions(),
             "api": self.api.source,
             "api_sha256": hashlib.sha256(text.encode()).hexdigest(),
             "num_tasks": self.num_tasks,

@@ -23,6 +23,7 @@ from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import verbatim_value
 from fctncalling.lab.own_api.words.frames import RequestFrame, act_families
 from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.read_back import NUMBERS
 from fctncalling.lab.own_api.words.request_text import (
     ParallelValues,
     SaidCall,
@@ -30,7 +31,7 @@ from fctncalling.lab.own_api.words.request_text import (
     request_text,
     said_call,
 )
-from fctncalling.lab.own_api.words.spoken_values import NUMBERS, join_with_and, spoken_value
+from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
 from fctncalling.lab.own_api.words.vocabulary import plural, register_table_phrases, with_article
 
 _SAID_BEHIND = frozenset({"boolean", "array", "object", "one_of"})

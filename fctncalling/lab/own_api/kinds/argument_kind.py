@@ -2,78 +2,36 @@
 
 from __future__ import annotations
 
-import datetime
-import json
 import random
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from importlib.resources import files
+from functools import cached_property
 from itertools import islice, permutations, product
-from typing import Any, Final
+from typing import Any
 
-from fctncalling.lab.own_api.kinds.pattern_text import (
-    matches_pattern,
-    shape_pattern,
-    text_of_pattern,
-    text_of_shape,
-)
+from fctncalling.lab.own_api.kinds.pattern_text import shape_pattern
+from fctncalling.lab.own_api.kinds.scalar_kind import MISSING, UNSAID, ScalarKind
 
-DIGITS = 4  # of a number that nothing is known of but that it is one
-ROUND_MINUTES = (0, 0, 15, 30, 30, 45)
-MAKERS_SHARE = 0.3  # of searches that may be for a maker's name
-EARLY_DAY_SHARE = 0.2  # of dates that are moved to days of one digit, which go wrong the most
 MOST_NAMED = 150  # values that one argument holds, for a request to name them all
 LONGEST_IN_ANY_ORDER = 5  # items: 120 orders
 MOST_SPELLINGS = 120
 
 
-class NoDefault:
-    """Absence of a documented default, which None could be."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Final = NoDefault()
-
-
 @dataclass(frozen=True)
-class ArgumentKind:
-    """Kind of one parameter's values, and what says so.
+class ArgumentKind(ScalarKind):
+    """Kind of one parameter's values: of a single one, or array, object or one_of.
 
-    `kind` is enum, integer, number, quantity_with_unit, boolean, date, time, datetime, month, year,
-    email, phone, identifier, person_name, place, free_text, url, array, object, one_of, or unknown
-    (no request can name a value). `topic` narrows it: first, last or full (person_name); city,
-    street, country (place); title, reason, note, query, thing, organisation ... (free_text). Of an
-    array `item` is the kind of its items, of an object `properties` are those of its keys, of
+    Of an array `item` is the kind of its items, of an object `properties` are those of its keys, of
     one_of `alternatives` are its objects.
     """
 
-    kind: str
-    type: str = "string"  # BFCL's type
-    values: tuple[Any, ...] = ()  # the closed list, where there is one
-    minimum: float | None = None
-    maximum: float | None = None
-    pattern: str | None = None
-    format: str = ""  # as a date or time is written, in strftime's letters
-    examples: tuple[Any, ...] = ()
-    known: tuple[Any, ...] = ()  # values seen in scenarios
-    topic: str = ""
-    unit: str = ""
-    default: Any = MISSING
-    required: bool = True
-    guessed: bool = False  # from a name alone
-    evidence: str = ""  # enum, examples, default, pattern, format, description, type, name, FILE
     ordered: bool = False  # of an array: whether the order of its items matters
     min_items: int = 1
     max_items: int = 3
     item: ArgumentKind | None = None
     properties: Mapping[str, ArgumentKind] = field(default_factory=dict)
     alternatives: tuple[ArgumentKind, ...] = ()
-    description: str = ""
 
     @cached_property
     def most_named(self) -> int:
@@ -97,7 +55,18 @@ class ArgumentKind:
             )
         if self.kind == "one_of":
             return any(each.can_be_asked for each in self.alternatives)
-        return self.kind != "unknown"
+        return self.kind not in UNSAID
+
+    def takes(self, value: Any) -> bool:
+        """Return whether its own schema takes a value: type, list, bounds, pattern, form."""
+        if self.kind in UNSAID:
+            return True
+        if isinstance(value, list) and self.item is not None:
+            return all(map(self.item.takes, value))
+        if isinstance(value, Mapping):
+            keys = self._keys_of(value)
+            return all(keys[name].takes(each) for name, each in value.items() if name in keys)
+        return self.takes_single(value)
 
     @property
     def loose_pattern(self) -> str:
@@ -117,7 +86,7 @@ class ArgumentKind:
             return {name: askable[name].draw(rng) for name in kept or [rng.choice([*askable])]}
         if self.kind == "one_of":
             return rng.choice([each for each in self.alternatives if each.can_be_asked]).draw(rng)
-        return draw_scalar(self, rng)
+        return self.draw_single(rng)
 
     def _draw_items(self, rng: random.Random) -> list[Any]:
         assert self.item is not None
@@ -166,6 +135,8 @@ class ArgumentKind:
                 if len(found) < MOST_SPELLINGS and items not in found:
                     found.append(items)
             return found
+        if self.kind == "datetime" and str(value).endswith("Z"):
+            return [value, value[:-1], f"{value[:-1]}+00:00"]
         return self._object_spellings(value) if self._is_object(value) else [value]
 
     def _object_spellings(self, value: Any) -> list[Any]:
@@ -228,117 +199,3 @@ def is_same_value(one: Any, other: Any) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     return bool(one == other)
-
-
-@cache
-def value_pools() -> dict[str, list[str]]:
-    """Return the tables of names, places and texts."""
-    text = files("fctncalling.lab.own_api.kinds").joinpath("pools.json").read_text(encoding="utf-8")
-    found: dict[str, list[str]] = json.loads(text)
-    return found
-
-
-def draw_scalar(kind: ArgumentKind, rng: random.Random) -> Any:
-    """Return a value of a kind that is no array and no object."""
-    if kind.values:
-        return rng.choice(kind.values)
-    if kind.kind in ("integer", "number", "quantity_with_unit"):
-        return _number(kind, rng)
-    if kind.kind == "boolean":
-        return not kind.default if isinstance(kind.default, bool) else rng.random() < 0.6
-    if kind.kind in ("date", "time", "datetime", "month", "year"):
-        text = _moment(rng, kind.kind).strftime(kind.format)
-        return int(text) if kind.type == "integer" else text
-    if kind.kind == "identifier":
-        return _identifier(kind, rng)
-    if kind.known and rng.random() < 0.5:
-        return rng.choice(kind.known)
-    if kind.kind == "phone" and kind.pattern is not None:
-        phone = _phone(rng)
-        sound = matches_pattern(kind.pattern, phone)
-        return phone if sound else text_of_pattern(kind.pattern, rng) or phone
-    return _text(kind, rng)
-
-
-def _number(kind: ArgumentKind, rng: random.Random) -> int | float:
-    low = kind.minimum if kind.minimum is not None else min(1, kind.maximum or 1)
-    high = kind.maximum if kind.maximum is not None else max(low * 4, low + 50)
-    if kind.type == "integer":
-        first, last = int(-(-low // 1)), int(high // 1)
-        near = last if last - first > 5000 else min(last, first + 20)
-        return rng.randint(first, near if rng.random() < 0.6 else last) if first < last else first
-    step = 0.05 if high - low < 2 else rng.choice((0.5, 1.0))
-    first, last = int(-(-low // step)), int(high // step)
-    if first >= last:
-        return float(low)
-    near = min(last, first + 60) if rng.random() < 0.7 else last
-    return round(step * rng.randint(first or (1 if last else 0), max(first, near)), 2)
-
-
-def _moment(rng: random.Random, kind: str) -> datetime.datetime:
-    day = datetime.datetime(2026, 1, 1) + datetime.timedelta(days=rng.randrange(1095))
-    if rng.random() < EARLY_DAY_SHARE:
-        day = day.replace(day=rng.randint(1, 9))
-    minute = rng.choice(ROUND_MINUTES) if rng.random() < 0.9 else rng.randrange(60)
-    return day.replace(hour=rng.randint(7, 20), minute=minute)
-
-
-def _identifier(kind: ArgumentKind, rng: random.Random) -> Any:
-    if kind.known and rng.random() < 0.5:
-        return rng.choice(kind.known)
-    if kind.format == "uuid":
-        return str(uuid.UUID(int=rng.getrandbits(128), version=4))
-    if kind.type in ("integer", "float"):
-        low, high = int(kind.minimum or 1), int(kind.maximum or 10**DIGITS)
-        return rng.randint(low, max(low, high))
-    if kind.pattern is not None and (found := text_of_pattern(kind.pattern, rng)):
-        return found
-    if kind.examples:
-        return text_of_shape(str(rng.choice(kind.examples)), rng)
-    letters = "".join(rng.choice("ABCDEFGHKLMNPRSTUVWX") for _ in range(rng.randint(1, 3)))
-    return f"{letters}{rng.choice(('-', '', '-'))}{rng.randint(100, 9999)}"
-
-
-def _text(kind: ArgumentKind, rng: random.Random) -> str:
-    tables = value_pools()
-    if kind.kind == "person_name":
-        first, last = rng.choice(tables["first"]), rng.choice(tables["last"])
-        whole = f"{first} {last}"
-        if re.search(r"\bpart of (?:it|(?:the |a |his |her )?name)\b", kind.description.lower()):
-            return rng.choice((whole, whole, last, last, first))
-        return {"first": first, "last": last}.get(kind.topic, whole)
-    if kind.kind == "email":
-        who = f"{rng.choice(tables['first'])}.{rng.choice(tables['last'])}"
-        return f"{_plain(who)}@{_plain(rng.choice(tables['word']))}.example"
-    if kind.kind == "phone":
-        return _phone(rng)
-    if kind.kind == "url":
-        return f"https://{_plain(rng.choice(tables['word']))}.example/{rng.choice(tables['word'])}"
-    if kind.kind == "place":
-        topic = kind.topic if kind.topic in tables else "city"
-        place = rng.choice(tables[topic])
-        return f"{place} {rng.randint(1, 140)}" if topic == "street" else place
-    if kind.topic == "query" and may_name_creator(kind) and rng.random() < MAKERS_SHARE:
-        return rng.choice(tables["last"])
-    if kind.topic == "proper":
-        return str(rng.choice(kind.examples + tuple(tables["word"]))).capitalize()
-    if len(kind.examples) > 2:
-        return str(rng.choice(kind.examples))
-    if kind.topic in tables:
-        return rng.choice(tables[kind.topic])
-    return f"{rng.choice(tables['adjective'])} {rng.choice(tables['word'])}"
-
-
-def may_name_creator(kind: ArgumentKind) -> bool:
-    """Return whether words that are looked for may be the name of who made the thing."""
-    makers = r"\b(?:author|artist|writer|composer|singer|band|director|painter)"
-    return bool(re.search(makers, kind.description.lower()))
-
-
-def _phone(rng: random.Random) -> str:
-    country = rng.choice((31, 33, 39, 44, 46, 49))
-    return f"+{country}{rng.randint(1, 9)}{rng.randrange(10**8, 10**9)}"
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[^a-z0-9.]", "", text.lower())

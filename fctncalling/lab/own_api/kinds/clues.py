@@ -19,30 +19,65 @@ class InferredKind(NamedTuple):
 
 
 MAX_BOUND = 1e30
+MOST_READ = 300  # characters of a description: examples further on are of other things
 _DATES = (
-    r"date|day|birthday|dob|since|until|deadline|due|arrival|departure|expiry|check in|check out"
+    r"dates?|day|birthday|dob|since|until|deadline|due|arrival|departure|expiry|check in|check out"
 )
 _TIMES = r"time|hour|start|end|begin|opening|closing"
-_COUNTS = r"id|number|no|code"
 
 
 def infer_kind_from_words(name: str, description: str) -> tuple[InferredKind | None, bool]:
     """Return the kind that words mean, and whether the name alone says so.
 
-    The head noun counts: the name's last words first, then the description's first clause; "name"
-    alone is a person's where that clause speaks of one.
+    The head noun counts: the name's last words first, then that of the description's first clause;
+    "name" alone is a person's where that clause speaks of one.
     """
     words = name_words(name)
-    head = re.split(r"[.,;:(]", description.lower())[0]
-    of_name = _moment(words) or _in_table(words, last=True)
-    if words.endswith("name") and of_name is None:
-        of_head = _in_table(f"{words} {head}")
-        named = of_head if of_head and of_head.kind in ("person_name", "free_text") else None
-        return named or InferredKind("free_text", "title"), not head
+    head = head_noun(description)
+    of_name = _moment(words) or _in_table(words)
+    if re.search(r"\bname$", words) and of_name is None:
+        clause = re.split(r"[.,;:(]", description.lower())[0]
+        owner = re.search(r"\bnames? (?:of|for) (?:the |an? |your |this )?(.+)", clause)
+        for each in (re.sub(r" ?name$", "", words), owner[1] if owner else ""):
+            named = _in_table(head_noun(each))
+            if named and named.kind in ("person_name", "place"):
+                return named, not clause
+            if named and named.topic in ("organisation", "thing", "animal", "work", "food"):
+                return named, not clause
+        return InferredKind("free_text", "title"), not clause
+    of_head = _moment(head) or _in_table(head)
+    if of_name and of_head and of_name.kind == "person_name" and of_head.kind in _ADDRESSES:
+        return of_head, False
     if of_name is not None:
         return of_name, not _says(head, of_name, words)
-    of_head = _moment(head) or _in_table(head)
     return of_head, False
+
+
+_ADDRESSES = ("email", "phone", "url", "identifier")
+"""Kinds of what stands for a person: recipients that are e-mail addresses, an owner's number."""
+
+
+def first_clause(description: str) -> str:
+    """Return the first sentence of a description, in lower case."""
+    return re.split(r"\.\s|\n", description.lower(), maxsplit=1)[0][:200]
+
+
+_HEAD_END = re.compile(
+    r"[.,;:()]| (?:of|for|to|that|which|who|whose|in|on|at|with|by|from|used|where|when|you|is|are|"
+    r"must|should|will|can|may|as|associated|containing|against|whether|if|assigned|about|"
+    r"within|identifying|specifying|describing|indicating|representing|under)\b"
+)
+
+
+def head_noun(text: str) -> str:
+    """Return the noun phrase that a text begins with: "email address" of "The email address of"."""
+    if re.match(
+        r"\W*(?:whether|if|when|how|used|set|specif|indicat|determin|true|only|filter)", text, re.I
+    ):
+        return ""
+    head = _HEAD_END.split(re.sub(r"[`*\"]", "", text.lower()), maxsplit=1)[0]
+    head = re.sub(r"^\s*(?:(?:the|an?|your|its|this|their|new|optional|unique|full)\s+)*", "", head)
+    return head.strip()
 
 
 def name_words(name: str) -> str:
@@ -58,12 +93,20 @@ def kind_tables() -> dict[str, Any]:
     return tomllib.loads(table.read_text(encoding="utf-8"))
 
 
-def _in_table(words: str, *, last: bool = False) -> InferredKind | None:
-    end = "$" if last else r"\b"
-    for meant, pattern in kind_tables()["rows"]:
-        if re.search(rf"\b(?:{pattern}){end}", words):
+@lru_cache(maxsize=8192)
+def _in_table(words: str) -> InferredKind | None:
+    """Return what the last words mean; those before "of", "for" ... where the last mean nothing."""
+    for meant, pattern in _rows():
+        if pattern.search(words):
             return InferredKind(*meant.split())
-    return _in_table(words) if last and " " in words else None
+    front = re.split(r" (?:of|for|to|in|from|at|on|by) ", words, maxsplit=1)[0]
+    return _in_table(front) if front != words else None
+
+
+@cache
+def _rows() -> list[tuple[str, re.Pattern[str]]]:
+    rows = kind_tables()["rows"]
+    return [(meant, re.compile(rf"\b(?:{pattern})$")) for meant, pattern in rows]
 
 
 def _moment(words: str) -> InferredKind | None:
@@ -86,16 +129,30 @@ _NUMBER_WORDS: Sequence[str] = (
 )
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 _EXAMPLE = re.compile(
-    r"(?:such as|e\.g\.,?|for example:?|for instance:?|example:|like)\s+"
-    r"(?:\"([^\"]+)\"|'([^']+)'|`([^`]+)`|([^\s,;()]+(?:[^\s,;().]|\.(?=\S))))",
+    r"(?:such as|e\.g\.,?|for example:?,?|for instance:?|example(?: value)?:|like)\s+"
+    r"(?:\"([^\"]+)\"|'([^']+)'|`([^`]+)`|\*\*([^*]+)\*\*|(-?\d+\.\d+,\s?-?\d+\.\d+)|"
+    r"((?=[^\s,;()]*[\d_])[^\s,;()]+(?:[^\s,;().]|\.(?=\S))|"
+    r"(?-i:[A-Z])[\w-]+(?=[,.;)]|$| or| and)))",
     re.IGNORECASE,
 )
 _LIST = re.compile(
     r"(?:one of|either|any of|allowed(?: values)?(?: are)?|possible values(?: are)?|values|:|\()"
-    r":?\s+((?:[\"'`]?[\w-]+[\"'`]?(?:\s*\|\s*|,\s*(?:or\s+|and\s+)?|\s+or\s+|\s+and\s+))+"
+    r":?(?:(?<=\()|\s+)((?:[\"'`]?[\w-]+[\"'`]?(?:\s*\|\s*|,\s*(?:or\s+|and\s+)?|\s+or\s+|\s+and\s+))+"
     r"[\"'`]?[\w-]+[\"'`]?)(?=[.;)]|\s*$)",
     re.IGNORECASE,
 )
+_MARKED = r"(?:`[^`\s]{1,40}`|\"[^\"\s]{1,40}\"|'[^'\s]{1,40}'|\*\*[^*\s]{1,40}\*\*)"
+_MARKED_LIST = re.compile(
+    rf"(?:^|[:(]\s*|\b(?:values?|one of|either|options?|allowed|be|is|are|includes?)\b[:,]?\s*"
+    rf"(?:are|is|includes?|of)?:?\s*)(?:either |one of )?"
+    rf"({_MARKED}(?:\s*(?:,\s*(?:or|and)?|/|\||\bor|\band)\s*{_MARKED})+)",
+    re.IGNORECASE,
+)
+_ONLY = re.compile(
+    r"\b(?:must be|[Cc]an be|always|should be)(?: set to)? (?:`(\w+)`|\"(\w+)\"|\*\*(\w+)\*\*|"
+    r"([A-Z][A-Z_]{2,}))(?=\.|$)"
+)
+_NO_LIST = re.compile(r"(?:such as|e\.g\.?,?|for example|like|including|form)[^.]{0,12}$")
 
 
 @dataclass(frozen=True)
@@ -138,22 +195,31 @@ def description_clues(text: str, name: str) -> DescriptionClues:
 
 
 def _values(text: str) -> tuple[str, ...]:
-    """Return a closed list: "fiction, crime or science" after a colon or "one of"."""
+    """Return a closed list: "fiction, crime or science" after a colon or "one of"; `a` or `b`."""
+    for found in _MARKED_LIST.finditer(text):
+        if not _NO_LIST.search(text[: found.start(1)].lower()[-30:]):
+            items = [each.strip("`\"'*") for each in re.findall(_MARKED, found[1])]
+            return tuple(dict.fromkeys(items))
     for found in _LIST.finditer(text):
         items = re.split(r"\s*\|\s*|,\s*(?:or\s+|and\s+)?|\s+or\s+|\s+and\s+", found[1])
         items = [each.strip("\"'`") for each in items]
         opener = found[0][: found.start(1) - found.start()].strip().lower()
         sure = "of" in opener or opener.startswith(("allowed", "possible", "either"))
-        if (sure or len(items) > 2 or "|" in found[1]) and not any(map(str.isdigit, items)):
+        shouted = all(map(str.isupper, items))
+        if (sure or shouted or len(items) > 2 or "|" in found[1]) and not any(
+            map(str.isdigit, items)
+        ):
             before = text[: found.start()].lower()
-            if not re.search(r"such as|e\.g|for example|like|including|form$", before[-25:]):
+            if not _NO_LIST.search(before[-25:]):
                 return tuple(dict.fromkeys(items))
+    if only := _ONLY.search(text):
+        return (next(filter(None, only.groups())),)
     described = re.findall(r"(?:^|[,;:]\s|\bor\s|\band\s)([a-z][\w-]*) (?:\(|is |= )", text)
     return tuple(described) if len(described) > 2 else ()
 
 
 def _bounds(text: str) -> tuple[float | None, float | None]:
-    plain = re.sub(r"\d{4}-\d\d(-\d\d)?|\d\d?:\d\d", "", text.lower())
+    plain = re.sub(r"\d{4}-\d\d(-\d\d)?|\d\d?:\d\d|[*`_]", "", text.lower())
     for number, word in enumerate(_NUMBER_WORDS):
         plain = re.sub(rf"\b{word} (?=(?:to|or|at) )|(?<= to ){word}\b", f"{number} ", plain)
     if found := re.search(
@@ -161,9 +227,12 @@ def _bounds(text: str) -> tuple[float | None, float | None]:
     ):
         low, high = float(found[1]), float(found[2])
         return (low, high) if low < high else (None, None)
-    low_found = re.search(rf"(?:at least|minimum(?: of)?|from|not less than|>=)\s*{_NUMBER}", plain)
+    low_found = re.search(
+        rf"(?:at least|minimum(?: (?:value|of|is))*:?|from|not less than|>=)\s*{_NUMBER}", plain
+    )
     high_found = re.search(
-        rf"(?:at most|maximum(?: of)?|up to|no more than|not more than|<=|max\.?)\s*{_NUMBER}",
+        rf"(?:at most|maximum(?: (?:value|number|limit|of|is))*:?|up to|no more than|not more than|"
+        rf"<=|max\.?)\s*{_NUMBER}",
         plain,
     )
     low_bound = float(low_found[1]) if low_found else None
@@ -174,7 +243,7 @@ def _bounds(text: str) -> tuple[float | None, float | None]:
 
 
 def _examples(text: str) -> tuple[str, ...]:
-    found = [next(each for each in match if each) for match in _EXAMPLE.findall(text)]
+    found = [next(each for each in match if each) for match in _EXAMPLE.findall(text[:MOST_READ])]
     if not found and (code := re.search(r"[,:] ([A-Z]{1,4}-?\d{2,})\.?$", text)):
         found = [code[1]]  # "Tour number, T-310"
     return tuple(each.strip() for each in found if each.strip())
@@ -199,9 +268,10 @@ def _unit(text: str, name: str) -> str:
 
 
 def _pattern(text: str) -> str | None:
-    low = text.lower()
+    low = text[:MOST_READ].lower()
     counts = "|".join(_NUMBER_WORDS)
-    if found := re.search(rf"\b(\d+|{counts})[ -](digit|letter|character)s?\b", low):
+    few = r"(?<!least )(?<!most )(?<!to )(?<!than )(?<!: )(?<!of )(?<!limit )(?<!-)(?<!max )"
+    if found := re.search(rf"{few}\b(\d+|{counts})[ -](digit|letter|character)s?\b(?! long)", low):
         is_word = found[1] in _NUMBER_WORDS
         count = _NUMBER_WORDS.index(found[1]) if is_word else int(found[1])
         letters = {"digit": "[0-9]", "letter": "[A-Z]", "character": "[A-Z0-9]"}[found[2]]

@@ -1,24 +1,36 @@
 """Kind of one parameter, by what is the strongest evidence of it.
 
-In this order: enum and const, examples, default, pattern, format, description, type, name.
+In this order: enum and const, structure, number, format, what a client sets, a standard's words,
+examples, default, pattern, description, name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
+from random import Random
 from typing import Any
 
-from fctncalling.lab.own_api.kinds.argument_kind import MISSING, ArgumentKind
+from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind
 from fctncalling.lab.own_api.kinds.clues import (
+    MOST_READ,
     DescriptionClues,
     description_clues,
+    first_clause,
     infer_kind_from_words,
     kind_tables,
     name_words,
 )
+from fctncalling.lab.own_api.kinds.examples import (
+    example_texts,
+    kind_like_examples,
+    kind_of_shape,
+)
 from fctncalling.lab.own_api.kinds.pattern_text import is_python_regex
+from fctncalling.lab.own_api.kinds.scalar_kind import MISSING
+from fctncalling.lab.own_api.kinds.standards import Family, families_of, standard_of
 from fctncalling.specification.api import MAX_DESCRIPTION, TYPES
 
 _UNASKABLE = {"binary", "byte", "password"}
@@ -32,21 +44,45 @@ Find = Callable[[str, Mapping[str, Any], ArgumentKind, DescriptionClues], Argume
 
 
 def infer_argument_kind(name: str, schema: Mapping[str, Any], *, required: bool) -> ArgumentKind:
-    """Return the kind of a parameter by its plain schema (types of JSON Schema or BFCL's)."""
+    """Return the kind of a parameter by its plain schema (types of JSON Schema or BFCL's).
+
+    Unknown where no value that is drawn fits the schema.
+    """
     json_type = str(schema.get("type", "any"))
+    pattern, longest = schema.get("pattern"), schema.get("maxLength")
     base = ArgumentKind(
         "unknown",
         TYPES.get(json_type, json_type),
         default=schema.get("default", MISSING),
         required=required,
         description=str(schema.get("description") or schema.get("title") or "")[:MAX_DESCRIPTION],
+        pattern=pattern if isinstance(pattern, str) and is_python_regex(pattern) else None,
+        shortest=_length(schema.get("minLength")) or 0,
+        longest=_length(longest),
     )
     clues = description_clues(base.description, name)
     for find in _IN_ORDER:
         found = find(name, schema, base, clues)
         if found is not None:
-            return found
+            return found if _can_be_drawn(found) else replace(base, evidence=UNDRAWN)
     return base
+
+
+UNDRAWN = "no value that is drawn fits its own schema"
+
+
+def _length(given: Any) -> int | None:
+    return given if isinstance(given, int) and not isinstance(given, bool) else None
+
+
+def _can_be_drawn(kind: ArgumentKind) -> bool:
+    if kind.kind in ("array", "object", "one_of") or not kind.can_be_asked:
+        return True
+    try:
+        kind.draw_single(Random(0))
+    except ValueError:
+        return False
+    return True
 
 
 def _of_enum(
@@ -57,7 +93,11 @@ def _of_enum(
         return None
     if base.type == "boolean" or any(isinstance(each, list | dict) for each in values):
         return None
-    return replace(base, kind="enum", values=tuple(values), evidence="enum")
+    texts = [each for each in values if isinstance(each, str)]
+    about = first_clause(base.description)
+    named = standard_of(_families(), name_words(name), about, texts, lambda text: True)
+    topic = named if named and len(texts) == len(values) else ""
+    return replace(base, kind="enum", values=tuple(values), topic=topic or "", evidence="enum")
 
 
 def _of_structure(
@@ -68,21 +108,26 @@ def _of_structure(
     alternatives = schema.get("oneOf")
     if base.type == "dict" and alternatives:
         each = tuple(infer_argument_kind(name, one, required=True) for one in alternatives)
-        whole = _properties(schema)
+        whole = _properties(schema, base.required)
         return replace(base, kind="one_of", alternatives=each, properties=whole, evidence="oneOf")
     if base.type == "dict":
-        properties = _properties(schema)
+        properties = _properties(schema, base.required)
         kind = "object" if properties else "unknown"
         return replace(base, kind=kind, properties=properties, evidence="type")
     return replace(base, kind="boolean", evidence="type") if base.type == "boolean" else None
 
 
-def _properties(schema: Mapping[str, Any]) -> dict[str, ArgumentKind]:
+def _properties(schema: Mapping[str, Any], required: bool) -> dict[str, ArgumentKind]:
+    """Return the kinds of an object's keys; what may be anything is no name for one left out."""
     needed = schema.get("required", ())
-    return {
+    found = {
         key: infer_argument_kind(key, each, required=key in needed)
         for key, each in schema.get("properties", {}).items()
     }
+    if required:
+        return found
+    is_any = {key for key, kind in found.items() if kind.guessed and kind.topic == "slug"}
+    return {k: replace(each, kind="unknown") if k in is_any else each for k, each in found.items()}
 
 
 def _array(
@@ -93,7 +138,7 @@ def _array(
     if inner["type"] == "any":
         inner["type"] = "string"
     inner.setdefault("description", base.description)
-    item = infer_argument_kind(_singular(name), inner, required=True)
+    item = infer_argument_kind(_singular(name), inner, required=base.required)
     most = min(schema.get("maxItems") or 3, 3)
     least = min(max(1, schema.get("minItems") or 1), 5)
     if item.values:
@@ -117,6 +162,8 @@ def _array(
 def _singular(name: str) -> str:
     if name.endswith("ies"):
         return f"{name[:-3]}y"
+    if re.search(r"(?:ss|x|ch|sh)es$", name):
+        return name[:-2]
     return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
 
 
@@ -125,11 +172,20 @@ def _of_number(
 ) -> ArgumentKind | None:
     if base.type not in ("integer", "float"):
         return None
+    words = name_words(name)
+    if axis := _AXIS.search(words):
+        topic = "latitude" if axis[0].startswith("lat") else "longitude"
+        bound = 90.0 if topic == "latitude" else 180.0
+        bounds = schema.get("minimum", -bound), schema.get("maximum", bound)
+        on_earth = replace(base, kind="number", topic=topic, evidence="name")
+        return replace(on_earth, minimum=bounds[0], maximum=bounds[1])
+    if _UNIX.search(base.description.lower()) or (base.type == "integer" and _AT.search(words)):
+        return replace(base, kind="integer", topic="unix_time", evidence="description")
     low, high, evidence = _bounds_of(schema, base.type)
     if low is None and high is None and (clues.minimum is not None or clues.maximum is not None):
         low, high, evidence = clues.minimum, clues.maximum, "description"
-    words, head = name_words(name), base.description.lower()
-    numbers = base.type == "integer" and low is None
+    head = base.description.lower()
+    numbers = base.type == "integer" and low is None and not re.search(r"\bpage\b", words)
     if numbers and not clues.unit and _NUMBER_OF_ONE.search(head):
         return replace(base, kind="identifier", evidence="description")
     if numbers and re.search(r"\b(?:id|number|no|code)$", words):
@@ -140,9 +196,31 @@ def _of_number(
     if clues.unit.endswith("cents") and high is None:
         low, high = max(low or 0, 100), 60_000
     kind = "quantity_with_unit" if clues.unit else {"float": "number"}.get(base.type, "integer")
-    return replace(
-        base, kind=kind, minimum=low, maximum=high, unit=clues.unit, evidence=evidence or "type"
+    counts = _COUNT.search(words) and not any(
+        isinstance(each, float) for each in (*schema.get("examples", ()), schema.get("default"))
     )
+    return replace(
+        base,
+        kind=kind,
+        minimum=low,
+        maximum=high,
+        unit=clues.unit,
+        topic="count" if counts else "",
+        evidence=evidence or "type",
+    )
+
+
+_AXIS = re.compile(r"\b(?:lat|latitude|lon|lng|longitude)$")
+_UNIX = re.compile(r"\bunix\b|\bepoch\b|seconds since|\b1970\b")
+_AT = re.compile(
+    r"\b(?:[a-z]+ed|seen|sent) at$|\bts$|\btime ?stamp$|"
+    r"\b(?:before|after|since|until) (?:date|time)$"
+)
+_COUNT = re.compile(
+    r"^(?:num|max|min|number|total|n)\b|\b(?:count|limit|tail|head|lines?|pages?|offset|depth|size|top|"
+    r"top k|results|items|days|retries|attempts|level|index|port|quantity|steps|thoughts?|number)$"
+)
+"""Name of a number that counts, whatever type it has: TypeScript's numbers are all `number`."""
 
 
 def _bounds_of(schema: Mapping[str, Any], kind: str) -> tuple[float | None, float | None, str]:
@@ -169,11 +247,67 @@ def _within_reason(
     return low, high
 
 
+def _of_format(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    given = schema.get("format")
+    if given in _UNASKABLE or re.search(r"\bbase-?64", base.description[:MOST_READ], re.IGNORECASE):
+        return replace(base, evidence="format")
+    formats = kind_tables()["formats"]
+    if given not in formats:
+        return None
+    kind, form = formats[given]
+    if kind == "standard":
+        return replace(base, kind=kind, topic=form, evidence="format")
+    shaped = kind_of_shape(base, example_texts(schema), "format")
+    if shaped is not None and shaped.kind == kind:
+        return replace(shaped, format=shaped.format or form)
+    if clues.moment == kind and clues.format:
+        form = clues.format
+    return replace(base, kind=kind, format=form, evidence="format")
+
+
+def _of_client(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    """Return the kind of what a client sets; what is demanded stays to be asked for."""
+    if base.required:
+        return None
+    table, words = kind_tables(), name_words(name)
+    by_name = re.search(rf"\b(?:{table['client']})$", words)
+    if by_name or re.search(table["client_about"], first_clause(base.description)):
+        return replace(base, kind="client", evidence="name" if by_name else "description")
+    return None
+
+
+@cache
+def _families() -> tuple[Family, ...]:
+    return families_of(kind_tables()["families"])
+
+
+def _of_standard(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    if base.type not in ("string", "any"):
+        return None
+    shown = example_texts(schema) or list(clues.examples)
+    if isinstance(base.default, str) and base.default:
+        shown.append(base.default)
+    words = name_words(name)
+    own, _ = infer_kind_from_words(name, "")
+    is_other = own is not None and own.kind in ("phone", "email", "url", "date", "datetime")
+    text = "" if is_other else first_clause(base.description)
+    found = standard_of(_families(), words, text, shown, base.takes_single)
+    if found is None:
+        return None
+    return replace(base, kind="standard", topic=found, evidence="examples" if shown else "name")
+
+
 def _of_examples(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
-    examples = [each for each in schema.get("examples", ()) if isinstance(each, str) and each]
-    return _like_examples(base, name, examples, "examples") if examples else None
+    examples = [each for each in example_texts(schema) if base.takes_single(each)]
+    return kind_like_examples(base, name, examples, "examples") if examples else None
 
 
 def _of_default(
@@ -181,54 +315,50 @@ def _of_default(
 ) -> ArgumentKind | None:
     if not isinstance(base.default, str) or clues.values:
         return None
-    return _shaped(base, [base.default], "default")
+    return kind_of_shape(base, [base.default], "default")
 
 
 def _of_pattern(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
-    pattern = schema.get("pattern")
-    if not isinstance(pattern, str) or not is_python_regex(pattern):
+    pattern = base.pattern
+    if pattern is None:
         return None
     if choices := re.fullmatch(r"\^?\(?(?:\?:)?([\w-]+(?:\|[\w-]+)+)\)?\$?", pattern):
         return replace(base, kind="enum", values=tuple(choices[1].split("|")), evidence="pattern")
     meant, _ = infer_kind_from_words(name, base.description)
     if meant and meant.kind in ("phone", "date", "time"):
         form = _FORMS.get(meant.kind, "")
-        return replace(base, kind=meant.kind, pattern=pattern, format=form, evidence="pattern")
-    if not re.search(r"\\d|0-9|A-Z|\{\d", pattern):
+        return replace(base, kind=meant.kind, format=form, evidence="pattern")
+    is_loose = meant is None and base.takes_single("early umber")
+    if is_loose or not re.search(r"\\d|0-9|A-Z|\{\d", pattern):
         return None  # such as ".+": says nothing
-    return replace(
-        base, kind="identifier", pattern=pattern, examples=clues.examples, evidence="pattern"
-    )
+    return replace(base, kind="identifier", examples=clues.examples, evidence="pattern")
 
 
-def _of_format(
+def _of_listed(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
-    given = schema.get("format")
-    if given in _UNASKABLE:
-        return replace(base, evidence="format")
-    formats = kind_tables()["formats"]
-    if given not in formats:
+    listed = tuple(each for each in clues.values if base.takes_single(each))
+    own, _ = infer_kind_from_words(name, "")
+    is_certain = own is not None and own.kind in ("identifier", "person_name", "place", "email")
+    if base.type == "string" and re.match(r"(?:\w+ )?whether\b", base.description.lower()):
+        return replace(base, kind="enum", values=("true", "false"), evidence="description")
+    is_searched = own is not None and own.topic == "query"
+    if not listed or is_certain or is_searched or base.type not in ("string", "any"):
         return None
-    kind, form = formats[given]
-    if clues.moment == kind and clues.format:
-        form = clues.format
-    return replace(base, kind=kind, format=form, evidence="format")
+    return replace(base, kind="enum", values=listed, evidence="description")
 
 
 def _of_description(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
-    if clues.values:
-        return replace(base, kind="enum", values=clues.values, evidence="description")
     if clues.moment:
         return replace(base, kind=clues.moment, format=clues.format, evidence="description")
     if re.search(r"\buuid\b", base.description, re.IGNORECASE):
         return replace(base, kind="identifier", format="uuid", evidence="description")
     if clues.examples:
-        return _like_examples(base, name, clues.examples, "description")
+        return kind_like_examples(base, name, clues.examples, "description")
     if clues.pattern is not None:
         return replace(base, kind="identifier", pattern=clues.pattern, evidence="description")
     return None
@@ -241,15 +371,15 @@ def _of_name(
         return None
     meant, from_name = infer_kind_from_words(name, base.description)
     evidence = "name" if from_name else "description"
-    if meant is None:
-        return replace(base, kind="free_text", guessed=True, evidence="type")
+    if meant is None:  # it may be anything: said only where a value must be, as a plain name
+        unknown = replace(base, guessed=True, evidence="type")
+        return replace(unknown, kind="identifier", topic="slug") if base.required else unknown
     topic = meant.topic
     if topic == "query" and re.search(r"\b(?:surname|last name)\b", base.description.lower()):
         return replace(base, kind="person_name", topic="last", evidence="description")
     if meant.kind == "identifier" and topic == "postcode":
-        return replace(
-            base, kind="identifier", pattern="^[0-9]{5}$", guessed=True, evidence=evidence
-        )
+        pattern = base.pattern or "^[0-9]{5}$"
+        return replace(base, kind="identifier", pattern=pattern, guessed=True, evidence=evidence)
     if meant.kind == "person_name" and re.match(
         r"first names?\b(?!.*\b(?:sur|last|family ))", base.description.lower()
     ):
@@ -261,43 +391,17 @@ def _of_name(
     )
 
 
-def _like_examples(
-    base: ArgumentKind, name: str, examples: Sequence[str], evidence: str
-) -> ArgumentKind:
-    """Return the kind of values like these: of their shape, else of their name's topic."""
-    if shaped := _shaped(base, examples, evidence):
-        return shaped
-    meant, _ = infer_kind_from_words(name, base.description)
-    if any(re.search(r"\d", each) and " " not in each for each in examples) or (
-        meant is not None and meant.kind == "identifier" and all(" " not in e for e in examples)
-    ):
-        return replace(base, kind="identifier", examples=tuple(examples), evidence=evidence)
-    kind = (
-        meant.kind if meant and meant.kind in ("person_name", "place", "free_text") else "free_text"
-    )
-    topic = meant.topic if meant and kind == meant.kind else "query"
-    if kind == "free_text" and all(re.fullmatch(r"[A-Z][a-z]+", each) for each in examples):
-        topic = "proper"  # a thing's own name, such as Birch
-    return replace(base, kind=kind, topic=topic, examples=tuple(examples), evidence=evidence)
-
-
-def _shaped(base: ArgumentKind, examples: Sequence[str], evidence: str) -> ArgumentKind | None:
-    for pattern, kind, form in kind_tables()["shapes"]:
-        if all(re.fullmatch(pattern, each, re.IGNORECASE) for each in examples):
-            return replace(
-                base, kind=kind, format=form, examples=tuple(examples), evidence=evidence
-            )
-    return None
-
-
 _IN_ORDER: tuple[Find, ...] = (
     _of_enum,
     _of_structure,
     _of_number,
+    _of_format,
+    _of_client,
+    _of_listed,
+    _of_standard,
     _of_examples,
     _of_default,
     _of_pattern,
-    _of_format,
     _of_description,
     _of_name,
 )

@@ -22,12 +22,18 @@ def argument_kinds(api: OwnApi, overrides: Path | None = None) -> KindTable:
     found: KindTable = {}
     for function in api.functions:
         needed = function.parameters.get("required", ())
+        places = api.origins.get(function.name, {}).get("parameters", {})
         for name, doc in function.parameters.get("properties", {}).items():
             schema = api.schemas.get((function.name, name), doc)
-            found[function.name, name] = infer_argument_kind(name, schema, required=name in needed)
-            found[function.name, name] = _searched(found[function.name, name], function.name)
+            kind = infer_argument_kind(name, schema, required=name in needed)
+            if places.get(name, {}).get("in") == "header" and not kind.required:
+                kind = replace(kind, kind="client", evidence="header")
+            found[function.name, name] = _searched(kind, function.name)
     found = with_scenario_values(_of_one_noun(_shared(found)), api.scenarios)
     return found if overrides is None else override_kinds(found, overrides)
+
+
+_NOT_SHARED = frozenset({"boolean", "array", "object", "one_of", "unknown", "client"})
 
 
 def _shared(kinds: KindTable) -> KindTable:
@@ -35,7 +41,7 @@ def _shared(kinds: KindTable) -> KindTable:
     sure = {
         (name, kind.type): kind
         for (_, name), kind in reversed(kinds.items())
-        if not kind.guessed and kind.kind not in ("boolean", "array", "object", "one_of", "unknown")
+        if not kind.guessed and kind.kind not in _NOT_SHARED
     }
     found = dict(kinds)
     for key, kind in kinds.items():
@@ -45,9 +51,10 @@ def _shared(kinds: KindTable) -> KindTable:
     return found
 
 
-def _of_one_noun(
-    kinds: KindTable,
-) -> KindTable:
+_MAY_BE_NUMBERED = frozenset({"free_text", "identifier", "unknown"})
+
+
+def _of_one_noun(kinds: KindTable) -> KindTable:
     """Return kinds where a guessed text is numbered as the thing of its noun is: bed, to_bed."""
     known = {
         _noun(name): kind
@@ -60,7 +67,7 @@ def _of_one_noun(
         if kind.item is not None:
             item = numbered(name, kind.item)
             return kind if item is kind.item else replace(kind, item=item, guessed=False)
-        if like is None or not kind.guessed or kind.kind not in ("free_text", "identifier"):
+        if like is None or not kind.guessed or kind.kind not in _MAY_BE_NUMBERED:
             return kind
         shape = {
             each: getattr(like, each) for each in ("pattern", "format", "examples", "evidence")
@@ -88,7 +95,7 @@ def guessed_kind_notes(kinds: KindTable) -> list[str]:
     return [
         f"{function}: {parameter}: {_told(kind)}: guessed from its name; --kinds FILE corrects it"
         for (function, parameter), kind in kinds.items()
-        if kind.guessed
+        if kind.guessed and kind.can_be_asked
     ]
 
 
@@ -98,7 +105,7 @@ def _told(kind: ArgumentKind) -> str:
 
 KINDS = tuple(
     "enum integer number quantity_with_unit boolean date time datetime month year email phone "
-    "identifier person_name place free_text url unknown".split()
+    "identifier person_name place free_text url standard client unknown".split()
 )
 _FIELDS = tuple(
     "kind values minimum maximum pattern format examples topic unit ordered min_items "

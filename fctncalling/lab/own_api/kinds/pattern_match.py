@@ -26,6 +26,11 @@ def matches_whole(parsed: Any, text: str) -> bool:
     return bool(_Match(text).reached(parsed, 1) & end)
 
 
+def matches_somewhere(parsed: Any, text: str) -> bool:
+    """Return whether a parsed pattern matches a part of a text; raises as `matches_whole` does."""
+    return bool(_Match(text).reached(parsed, (2 << len(text)) - 1))
+
+
 class _Match:
     def __init__(self, text: str) -> None:
         self._text = text

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from fctncalling.lab.own_api.kinds.pattern_match import TooManySteps, matches_whole
+from fctncalling.lab.own_api.kinds.pattern_match import (
+    TooManySteps,
+    matches_somewhere,
+    matches_whole,
+)
 
 PARSER: Any = getattr(re, "_parser", None)
 LONGEST_REPEAT = 6  # further than the least, where a pattern sets no end
@@ -58,7 +62,16 @@ def matches_pattern(pattern: str, text: str) -> bool:
         return False
 
 
-@lru_cache(maxsize=512)
+def has_pattern(pattern: str, text: str) -> bool:
+    """Return whether a part of a text matches a pattern, which is how JSON Schema means them."""
+    parsed = _parsed(pattern) if len(text) <= LONGEST_TEXT else None
+    try:
+        return parsed is not None and matches_somewhere(parsed, text)
+    except _UNKNOWN:
+        return False
+
+
+@lru_cache(maxsize=4096)
 def _parsed(pattern: str) -> Any | None:
     if PARSER is None or len(pattern) > LONGEST_PATTERN:
         return None
@@ -88,38 +101,60 @@ class _Draws:
 def text_of_shape(example: str, rng: random.Random) -> str:
     """Return a text shaped like an example: other digits, other letters where digits are near.
 
-    Letters at the front stay: they say what is numbered ("B-104", "HN48213377").
+    Letters at the front and words stay: they say what is numbered ("B-104", "order_48213377").
     """
-    front, rest = _front_and_rest(example)
-    return front + "".join(_like(each, rng) for each in rest)
-
-
-def _front_and_rest(example: str) -> tuple[str, str]:
-    letters = re.match(r"[^\W\d_]*", example)
-    kept = letters.end() if letters and re.search(r"\d", example) else 0
-    return example[:kept], example[kept:]
+    shape = zip(example, _alphabets(example), strict=True)
+    return "".join(rng.choice(letters) if letters else own for own, letters in shape)
 
 
 def shape_pattern(example: str) -> str:
     """Return the pattern of texts shaped like an example, as `text_of_shape` makes them."""
-    front, rest = _front_and_rest(example)
-    return re.escape(front) + "".join(map(_letter_pattern, rest))
+    shape = zip(example, _alphabets(example), strict=True)
+    return "".join(_CLASSES[letters] if letters else re.escape(own) for own, letters in shape)
 
 
-def _letter_pattern(letter: str) -> str:
-    if letter.isdigit():
-        return r"\d"
-    if letter.isupper():
-        return "[A-Z]"
-    return "[a-z]" if letter.islower() else re.escape(letter)
+_CLASSES = {
+    string.digits: r"\d",
+    string.ascii_uppercase: "[A-Z]",
+    string.ascii_lowercase: "[a-z]",
+    "0123456789abcdef": "[0-9a-f]",
+}
+_HEX = "0123456789abcdef"
 
 
-def _like(letter: str, rng: random.Random) -> str:
-    if letter.isdigit():
-        return rng.choice(string.digits)
-    if letter in string.ascii_uppercase:
-        return rng.choice(string.ascii_uppercase)
-    return rng.choice(string.ascii_lowercase) if letter in string.ascii_lowercase else letter
+@lru_cache(maxsize=4096)
+def _alphabets(example: str) -> tuple[str, ...]:
+    """Return for each letter of an example those that may stand in its place; "" where it stays."""
+    found: list[str] = []
+    has_digits = re.search(r"\d", example) is not None
+    for run in re.findall(r"[A-Za-z0-9]+|[^A-Za-z0-9]+", example):
+        if re.fullmatch(r"(?=.*\d)(?=.*[a-f])[0-9a-f]{8,}", run):
+            found += [_HEX] * len(run)
+            continue
+        kept = len(run) if _is_word(run) else 0
+        if has_digits and not found:
+            kept = max(kept, len(run) - len(run.lstrip(string.ascii_letters)))
+        found += [""] * kept + [_alphabet(letter) for letter in run[kept:]]
+    return tuple(found)
+
+
+def _is_word(run: str) -> bool:
+    """Return whether letters are a word: at least three of one case, with a vowel."""
+    return re.fullmatch(r"(?=.*[aeiouyAEIOUY])(?:[A-Z]?[a-z]{2,}|[A-Z]{3,})", run) is not None
+
+
+def is_in_words(example: str) -> bool:
+    """Return whether an example is words, of which no other is made: "gpt_4o_mini", "SALES"."""
+    letters = [run for run in re.findall(r"[A-Za-z0-9]+", example) if _is_word(run)]
+    most = len("".join(letters)) > 0.55 * len(re.findall(r"[A-Za-z0-9]", example))
+    if re.fullmatch(r"[A-Za-z]{2,4}\W?", example):
+        return True  # a unit, a code of letters
+    return not any(_alphabets(example)) or (most and not re.search(r"(?:^|\W|_)\d+$", example))
+
+
+def _alphabet(letter: str) -> str:
+    every = (string.digits, string.ascii_uppercase, string.ascii_lowercase)
+    return next((letters for letters in every if letter in letters), "")
 
 
 def _of_parts(parts: Iterable[tuple[Any, Any]], draws: _Draws) -> str:

@@ -14,13 +14,14 @@ from random import Random
 from typing import Any, NamedTuple
 
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
-from fctncalling.lab.own_api.kinds.argument_kind import may_name_creator, value_pools
+from fctncalling.lab.own_api.kinds.scalar_kind import may_name_creator, parse_moment
+from fctncalling.lab.own_api.kinds.value_tables import value_table
 from fctncalling.lab.own_api.words.flags import said_flag
 from fctncalling.lab.own_api.words.function_words import PEOPLE, FunctionWords
 from fctncalling.lab.own_api.words.spoken_values import (
+    date_in_form,
     enum_value_clauses,
     ordinal,
-    parse_moment,
     spoken_value,
 )
 from fctncalling.lab.own_api.words.vocabulary import (
@@ -64,11 +65,10 @@ def with_optional_name(words: FunctionWords, noun: str, text: str, rng: Random) 
     """
     if rng.random() >= NAMED_SHARE or any(k.kind in _NAMING_KINDS for k in words.kinds.values()):
         return text
-    table = value_pools()
     if set(noun.split()) & PEOPLE:
-        name = f"{rng.choice(table['first'])} {rng.choice(table['last'])}"
+        name = f"{rng.choice(value_table('first'))} {rng.choice(value_table('last'))}"
     else:
-        name = rng.choice(table[rng.choice(("work", "title", "organisation"))])
+        name = rng.choice(value_table(rng.choice(("work", "title", "organisation"))))
     return rng.choice((f"{name} ({text})", f"{text} ({name})", f"{name} (number {text})"))
 
 
@@ -283,7 +283,7 @@ def spoken_value_with_noun(words: FunctionWords, name: str, value: Any, rng: Ran
         noun = words.thing_nouns()[0]
         forms = (f"the {text} {noun}", f"{noun} {text}", f"the {text}", f"the {text}")
         return rng.choice(forms[:2] if words.method else forms)
-    if kind.topic == "query" and may_name_creator(kind) and value in value_pools()["last"]:
+    if kind.topic == "query" and may_name_creator(kind) and value in value_table("last"):
         things = words.filled("{ns}")
         return rng.choice((f"something by {value}", f"anything by {value}", f"{things} by {value}"))
     if isinstance(value, list) or (kind.kind != "identifier" and not (bound and _is_text(kind))):
@@ -356,7 +356,7 @@ def said_span(
     kind, first, last = words.kinds[pair[0]], arguments[pair[0]], arguments[pair[1]]
     if kind.kind == "date" and (month := month_spanned_by_dates(first, last, kind.format)):
         told = ("in {m}", "in {m}", "of {m}", "from all of {m}", "in the course of {m}")
-        return SaidValue(rng.choice(told).replace("{m}", f"{month:%B %Y}"), False)
+        return SaidValue(rng.choice(told).replace("{m}", date_in_form(month, "MMMM y")), False)
     one, two = spoken_value(kind, first, rng), spoken_value(words.kinds[pair[1]], last, rng)
     if kind.kind == "time":
         one, two = _once_told(one, two)

@@ -9,17 +9,26 @@ from random import Random
 from typing import Any
 
 from fctncalling.lab.own_api.kinds import ArgumentKind
+from fctncalling.lab.own_api.kinds.scalar_kind import parse_moment
+from fctncalling.lab.own_api.kinds.standards import STANDARDS
+from fctncalling.lab.own_api.kinds.value_tables import library
+from fctncalling.lab.own_api.words.read_back import NUMBERS, reads_as
 from fctncalling.lab.own_api.words.vocabulary import (
-    plural,
     singular,
     spaced_words,
     split_phrases,
     word_table,
 )
 
-_SUFFIXES = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
 ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()
 HOURS = "twelve one two three four five six seven eight nine ten eleven".split()
+_SUFFIXES = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
+_DATE_FORMS = (
+    "yyyy-MM-dd | yyyy-MM-dd | d MMMM y | d MMMM y | MMMM d, y | 'the' {o} 'of' MMMM y"
+    " | MMMM {o}, y | MMMM {o} y | d MMM y | MMM d, y | MMM {o} y | dd.MM.yyyy | d.M.y"
+    " | EEEE, d MMMM y | EEEE MMMM d, y | EEEE 'the' {o} 'of' MMMM y"
+).split(" | ")
+"""Unicode's patterns; {o} is the day's ordinal."""
 
 
 def ordinal(number: int) -> str:
@@ -29,30 +38,17 @@ def ordinal(number: int) -> str:
 
 def spoken_date(day: datetime.date, rng: Random) -> str:
     """Return a day in a form that people write."""
-    month, short = f"{day:%B}", f"{day:%b}"
-    forms = [
-        day.isoformat(),
-        day.isoformat(),
-        f"{day.day} {month} {day.year}",
-        f"{day.day} {month} {day.year}",
-        f"{month} {day.day}, {day.year}",
-        f"the {ordinal(day.day)} of {month} {day.year}",
-        f"{month} {ordinal(day.day)}, {day.year}",
-        f"{month} {ordinal(day.day)} {day.year}",
-        f"{day.day} {short} {day.year}",
-        f"{short} {day.day}, {day.year}",
-        f"{short} {ordinal(day.day)} {day.year}",
-        f"{day:%d.%m.%Y}",
-        f"{day.day}.{day.month}.{day.year}",
-        f"{day:%A}, {day.day} {month} {day.year}",
-        f"{day:%A} {month} {day.day}, {day.year}",
-        f"{day:%A} the {ordinal(day.day)} of {month} {day.year}",
-    ]
+    forms = [form.replace("{o}", f"'{ordinal(day.day)}'") for form in _DATE_FORMS]
     if day.day <= len(ORDINALS):
-        forms += [f"the {ORDINALS[day.day - 1]} of {month} {day.year}"] * 2
+        forms += [f"'the {ORDINALS[day.day - 1]} of' MMMM y"] * 2
     if day.day > 12:
-        forms += [f"{day.day}/{day.month}/{day.year}", f"{day.month}/{day.day}/{day.year}"]
-    return rng.choice(forms)
+        forms += ["d/M/y", "M/d/y"]
+    return date_in_form(day, rng.choice(forms))
+
+
+def date_in_form(day: datetime.date, form: str) -> str:
+    """Return a day in English, in one of Unicode's patterns."""
+    return str(library("babel.dates").format_date(day, form, locale="en"))
 
 
 def spoken_time(hour: int, minute: int, rng: Random) -> str:
@@ -79,15 +75,7 @@ def spoken_time(hour: int, minute: int, rng: Random) -> str:
     return rng.choice(forms)
 
 
-def parse_moment(text: str, form: str) -> datetime.datetime | None:
-    """Return the moment that a value writes; None where it writes none."""
-    try:
-        return datetime.datetime.strptime(text, form)
-    except ValueError:
-        return None
-
-
-NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+STANDARD_WORDS_SHARE = 0.35  # of codes that are said by their names: "Germany" for DE
 _WRITTEN_TOGETHER = re.compile(
     r"(?:without|no) (?:blanks?|spaces?|hyphens?)|(?:letters|digits) only|letters and digits only",
     re.I,
@@ -96,15 +84,24 @@ _WRITTEN_TOGETHER = re.compile(
 
 
 def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
-    """Return a value as people write it."""
-    if kind.values or kind.kind == "enum":
-        return rng.choice(enum_value_words(kind, value))
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    """Return a value as people write it; as it is where that would be read as another one."""
     if isinstance(value, Mapping):
         return spoken_object(kind, value, rng)
     if isinstance(value, list):
         return _listed(kind, value, rng)
+    text = _said(kind, value, rng)
+    return text if reads_as(kind, text, value) else _plain(value)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) and abs(value) < 1e6 else str(value)
+
+
+def _said(kind: ArgumentKind, value: Any, rng: Random) -> str:
+    if kind.values or kind.kind == "enum":
+        return rng.choice(enum_value_words(kind, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, int | float):
         return _number(kind, value, rng)
     return _text(kind, str(value), rng)
@@ -113,6 +110,10 @@ def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
 def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
     """Return the words of a listed value: itself, and those that fit none of the other values."""
     plain = str(value).replace("_", " ").replace("-", " ") if " " not in str(value) else str(value)
+    if sum(_small(each) == _small(value) for each in kind.values) > 1:
+        return [str(value)]  # only its letters tell it from another
+    if kind.topic in STANDARDS:
+        return [str(value), *STANDARDS[kind.topic].says(str(value))]
     is_shouted = re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", str(value)) is not None
     if is_shouted:
         plain = plain.lower()
@@ -124,6 +125,10 @@ def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
         if not any(_shares(word, other) for other in kind.values if other != value):
             found += [word] * (4 if is_code else 1)
     return found
+
+
+def _small(value: Any) -> str:
+    return re.sub(r"[\W_]+", " ", str(value)).lower()
 
 
 def enum_value_clauses(kind: ArgumentKind, value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -166,52 +171,79 @@ def _gloss(description: str, value: str) -> str:
     return ""
 
 
+_UNITS = {
+    "kg": "mass-kilogram",
+    "g": "mass-gram",
+    "km": "length-kilometer",
+    "m": "length-meter",
+    "cm": "length-centimeter",
+    "mm": "length-millimeter",
+    "miles": "length-mile",
+    "l": "volume-liter",
+    "%": "concentr-percent",
+    "degrees Celsius": "temperature-celsius",
+    **{f"{each}s": f"duration-{each}" for each in "second minute hour day week month year".split()},
+}
+"""Unit -> Unicode's name of it."""
+_SMALLER = {"kg": "g", "km": "m"}
+
+
 def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
-    if kind.unit.endswith(" cents"):
-        sum_of_money = f"{value / 100:,.2f}".removesuffix(".00")
-        return _with_unit(sum_of_money, rng.choice(_words_of_unit(kind.unit.split(" ")[0])))
-    amount: str | None = word_table("value_words")["amounts"].get(f"{kind.unit} {value:g}")
+    unit = kind.unit
+    if unit.endswith(" cents"):
+        return _money(value / 100, unit.split(" ")[0], rng)
+    if len(unit) == 3 and unit.isupper():
+        return _money(value, unit, rng)
+    amount: str | None = word_table("value_words")["amounts"].get(f"{unit} {value:g}")
     if amount is not None and rng.random() < 0.3:
         return amount
-    plain = f"{value:g}" if abs(value) < 1e6 else str(value).removesuffix(".0")
-    if value >= 1000 and kind.kind not in ("identifier", "year") and rng.random() < 0.4:
-        plain = f"{value:,}".removesuffix(".0").replace(",", rng.choice((",", ",", " ")))
-    if kind.unit in ("kg", "km") and 0 < value < 1 and rng.random() < 0.5:
-        small = {"kg": ("grams", "g"), "km": ("metres", "m")}[kind.unit]
-        return f"{round(value * 1000)} {rng.choice(small)}"
-    if value == int(value) and 0 < value < len(NUMBERS) and rng.random() < 0.4:
+    if unit in _SMALLER and 0 < value < 1 and rng.random() < 0.5:
+        unit, value = _SMALLER[unit], round(value * 1000)
+    plain = _plain(value)
+    numerals = library("babel.numbers").format_decimal(value, locale="en")
+    if (
+        value >= 1000
+        and kind.kind not in ("identifier", "year")
+        and not kind.topic
+        and rng.random() < 0.4
+    ):
+        plain = numerals.replace(",", rng.choice((",", ",", " ")))
+    elif value == int(value) and 0 < value < len(NUMBERS) and rng.random() < 0.4:
         plain = NUMBERS[int(value)]
-    elif value % 1 == 0.5 and 0 < value < 12 and rng.random() < 0.2:
-        whole = int(value)
-        plain = f"{NUMBERS[whole]} and a half" if whole else plain
-    if not kind.unit:
+    elif value % 1 == 0.5 and 1 <= value < len(NUMBERS) and rng.random() < 0.2:
+        plain = f"{NUMBERS[int(value)]} and a half"
+    if unit not in _UNITS:
         return plain
-    if words := _words_of_unit(kind.unit):
-        return _with_unit(plain, rng.choice(words))
-    if value == 1:
-        one = singular(kind.unit)
+    if value == 1 and _UNITS[unit].startswith("duration"):
+        one = singular(unit)
         return f"{rng.choice(('one', '1', 'a' if one != 'hour' else 'an'))} {one}"
-    return f"{plain} {plural(singular(kind.unit))}"
+    is_long = _UNITS[unit].startswith("duration") or plain.isalpha() or rng.random() < 0.5
+    text = library("babel.units").format_unit(
+        value,
+        _UNITS[unit],
+        length="long" if is_long or " " in plain else "short",
+        locale=rng.choice(("en_GB", "en_US")),
+    )
+    return str(text).replace(numerals, plain)
 
 
-def _words_of_unit(unit: str) -> tuple[str, ...]:
-    return split_phrases(word_table("value_words")["units"].get(unit, ""))
-
-
-def _with_unit(number: str, unit: str) -> str:
-    if unit == "€":
-        return f"{number} €"
-    if unit in ("%", "°C") and number[:1].isdigit():
-        return f"{number}{unit}"
-    if number == "one" and unit.endswith("s"):
-        return f"one {unit[:-1]}"
-    return f"{number} {unit}"
+def _money(value: float, currency: str, rng: Random) -> str:
+    numbers = library("babel.numbers")
+    amount = f"{value:,.2f}".removesuffix(".00")
+    name = numbers.get_currency_name(currency, count=value, locale="en")
+    short = name.removeprefix("US ").removeprefix("British ")
+    symbol = numbers.get_currency_symbol(currency, locale="en")
+    forms = (f"{amount} {name}", f"{amount} {short}", f"{amount} {currency}", f"{symbol}{amount}")
+    return str(rng.choice(forms))
 
 
 def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
     if kind.kind == "identifier" and _WRITTEN_TOGETHER.search(kind.description):
         apart = re.sub(r"(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])", rng.choice(" -"), value, count=1)
         return apart if rng.random() < 0.5 else value
+    if kind.kind == "standard":
+        words = STANDARDS[kind.topic].says(value)
+        return rng.choice(words) if words and rng.random() < STANDARD_WORDS_SHARE else value
     when = parse_moment(value, kind.format) if kind.format and "%" in kind.format else None
     if when is not None and kind.kind == "date":
         return spoken_date(when.date(), rng)
@@ -221,7 +253,7 @@ def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
         day, clock = spoken_date(when.date(), rng), spoken_time(when.hour, when.minute, rng)
         return rng.choice((f"{clock} on {day}", f"{clock} on {day}", f"{clock}, {day}"))
     if when is not None and kind.kind == "month":
-        return rng.choice((value, f"{when:%B %Y}", f"{when:%b %Y}"))
+        return rng.choice((value, date_in_form(when, "MMMM y"), date_in_form(when, "MMM y")))
     if kind.kind == "phone" and rng.random() < 0.3 and re.fullmatch(r"\+\d{9,}", value):
         return f"{value[:3]} {value[3:6]} {value[6:]}"
     return value
