@@ -104,9 +104,8 @@ def _settings(args: argparse.Namespace) -> AdaptSettings:
         if file is not None and not file.is_file():
             raise AdaptError(f"--{flag} {file}: no such file")
     threads = args.torch_threads or min(4, len(os.sched_getaffinity(0)))
-    names = ("spec", "output", "model", "minutes", "test", "tasks", "scenarios", "kinds", "phrases")
-    names = (*names, "offered", "operations", "tags")
-    given = {name: getattr(args, name) for name in (*names, "seed", "evaluate", "base_url")}
+    names = "spec output model minutes test tasks scenarios kinds phrases offered operations tags"
+    given = {name: getattr(args, name) for name in (*names.split(), "seed", "evaluate", "base_url")}
     return AdaptSettings(**given, torch_threads=threads)
 
 
