@@ -232,7 +232,9 @@ def test_as_many_requests_are_asked_as_fit_by_the_time_that_the_first_took(
     assert clocks[0].now <= 150.0
     assert asked == 240 if each == 0.1 else asked >= 0.5 * 150 / (each + 1)
     assert set(firsts[0]) != set(firsts[1])  # drawn, not the first of the file
-    shares = [len((part / f"{n}.jsonl").read_text().splitlines()) for n in ("held_out", "test")]
+    shares = [
+        len((tmp_path / f"0/{n}.jsonl").read_text().splitlines()) for n in ("held_out", "test")
+    ]
     assert shares[0] == pytest.approx(shares[1] / 5, abs=1)
 
 
