@@ -446,7 +446,7 @@ class _Addresses(HTMLParser):
 
 
 def test_whole_of_it_ends_with_a_report_and_a_model_that_loads(tmp_path: Path) -> None:
-    process = adapt(tmp_path, "--minutes", "0.3")
+    process = adapt(tmp_path, "--minutes", "0.6")
     told = process.communicate(timeout=120)[0]
     assert process.returncode in (0, 1), told
     out = tmp_path / "out"
