@@ -92,21 +92,21 @@ def base_verb(word: str) -> str:
     return low[:-1] if re.fullmatch(r"[a-z-]{2,}[^su]s", low) else low
 
 
-_PARTICIPLES = dict(
-    pair.split("/")
-    for pair in (
-        "have/had send/sent put/put set/set get/fetched make/made give/given take/taken "
-        "find/found read/read write/written run/run begin/begun undo/undone freeze/frozen "
-        "unfreeze/unfrozen bring/brought buy/bought sell/sold hold/held pay/paid build/built "
-        "rebuild/rebuilt reset/reset split/split do/done lend/lent rent/rented hide/hidden "
-        "withdraw/withdrawn let/let cut/cut shut/shut choose/chosen forget/forgotten tell/told "
-        "say/said see/seen show/shown draw/drawn redo/redone rerun/rerun bind/bound "
-        "unbind/unbound leave/left keep/kept upsert/upserted lock/locked submit/submitted "
-        "commit/committed transfer/transferred refer/referred cancel/cancelled plot/plotted "
-        "log/logged ban/banned unban/unbanned unpin/unpinned untag/untagged unset/unset "
-        "embed/embedded overwrite/overwritten rewrite/rewritten resend/resent teach/taught"
-    ).split()
+_IRREGULAR = (
+    "have/had send/sent put/put set/set get/fetched make/made give/given take/taken "
+    "find/found read/read write/written run/run begin/begun undo/undone freeze/frozen "
+    "unfreeze/unfrozen bring/brought buy/bought sell/sold hold/held pay/paid build/built "
+    "rebuild/rebuilt reset/reset split/split do/done lend/lent rent/rented hide/hidden "
+    "withdraw/withdrawn let/let cut/cut shut/shut choose/chosen forget/forgotten tell/told "
+    "say/said see/seen show/shown draw/drawn redo/redone rerun/rerun bind/bound "
+    "unbind/unbound leave/left keep/kept upsert/upserted lock/locked submit/submitted "
+    "commit/committed transfer/transferred refer/referred cancel/cancelled plot/plotted "
+    "log/logged ban/banned unban/unbanned unpin/unpinned untag/untagged unset/unset "
+    "embed/embedded overwrite/overwritten rewrite/rewritten resend/resent teach/taught"
 )
+_PARTICIPLES = {
+    verb: form for verb, _, form in (pair.partition("/") for pair in _IRREGULAR.split())
+}
 
 
 def participle(verb: str) -> str:
