@@ -92,7 +92,7 @@ def base_verb(word: str) -> str:
     return low[:-1] if re.fullmatch(r"[a-z-]{2,}[^su]s", low) else low
 
 
-_IRREGULAR = (
+_IRREGULAR_PAIRS = (
     "have/had send/sent put/put set/set get/fetched make/made give/given take/taken "
     "find/found read/read write/written run/run begin/begun undo/undone freeze/frozen "
     "unfreeze/unfrozen bring/brought buy/bought sell/sold hold/held pay/paid build/built "
@@ -105,7 +105,7 @@ _IRREGULAR = (
     "embed/embedded overwrite/overwritten rewrite/rewritten resend/resent teach/taught"
 )
 _PARTICIPLES = {
-    verb: form for verb, _, form in (pair.partition("/") for pair in _IRREGULAR.split())
+    verb: form for verb, _, form in (pair.partition("/") for pair in _IRREGULAR_PAIRS.split())
 }
 
 
