@@ -104,6 +104,12 @@ RULES = (
         "--value_coef above 0",
         refused=False,
     ),
+    IdleFlagRule(
+        "entropy_coef critic_detach",
+        lambda config: config.permute_advantages,
+        "--permute_advantages false: the control has no bonus, and detaches the critic",
+        refused=False,
+    ),
     IdleFlagRule("kl_mode", lambda config: not config.kl_coef, "--kl_coef above 0"),
     IdleFlagRule("lora_alpha lora_targets", lambda config: not config.lora_r, "--lora_r above 0"),
     IdleFlagRule(

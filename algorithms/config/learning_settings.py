@@ -98,8 +98,9 @@ class LearningSettings:
     )
     permute_advantages: bool = setting(
         False,
-        "Control experiment: advantages are shuffled among all action tokens and the value "
-        "loss leaves the language model untouched, which then has nothing to learn from.",
+        "Control experiment: advantages are shuffled among all action tokens, there is no entropy "
+        "bonus, and the value loss leaves the language model untouched, which then has nothing to "
+        "learn from.",
     )
     action_logprob_norm: str = setting(
         "token",

@@ -63,7 +63,7 @@ OTHERS = (
     *({"algorithm_name": name} for name in ("TPPO", "POAD", "NTPO", "APPO", "GRPO")),
     *({"algorithm_name": name, "group_baseline": "state"} for name in ("NTPO", "APPO")),
     *({"group_baseline": baseline} for baseline in ("leave_one_out",)),
-    *({"critic_window_updates": 2}, {"value_coef": 0.0}),
+    *({"critic_window_updates": 2}, {"value_coef": 0.0}, {"permute_advantages": True}),
     {"group_baseline": "state", "critic_window_updates": 2},
 )
 
