@@ -60,8 +60,9 @@ class LearningSettings(Settings):
     """Roles of a team (info["role"]) that play but learn nothing; the others learn from their
     own tokens. none: all learn."""
     permute_advantages: bool = False
-    """Control experiment: advantages are shuffled among all action tokens and the value loss
-    leaves the language model untouched, which then has nothing to learn from."""
+    """Control experiment: advantages are shuffled among all action tokens, there is no entropy
+    bonus, and the value loss leaves the language model untouched, which then has nothing to
+    learn from."""
     action_logprob_norm: Annotated[
         Literal["sum", "token", "word"], Setting(group="single algorithms")
     ] = "token"

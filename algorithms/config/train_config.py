@@ -153,6 +153,8 @@ class TrainConfig(LearningSettings, RunningSettings):
             self.lam = self.lam if self.has_own_algorithm else None
             self.value_coef = 0.0
             self.group_baseline = "none"
+        if self.permute_advantages:  # a bonus alone would mend habits, by making them uncertain
+            self.entropy_coef = 0.0
         check_combinations(self)
 
     @property

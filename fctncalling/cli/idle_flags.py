@@ -107,6 +107,11 @@ RULES = (
         lambda c: not c.value_coef and not c.critic_window_updates,
         "--value_coef above 0",
     ),
+    Noted(
+        "entropy_coef critic_detach",
+        lambda c: c.permute_advantages,
+        "--permute_advantages false: the control has no bonus, and detaches the critic",
+    ),
     Refused("kl_mode", lambda c: not c.kl_coef, "--kl_coef above 0"),
     Refused("lora_alpha lora_targets", lambda c: not c.lora_r, "--lora_r above 0"),
     Refused(

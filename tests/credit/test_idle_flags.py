@@ -16,6 +16,8 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.supervised.critic_fit import critic_samples, fit_critic
+from fctncalling.algorithms.targets import make_value_source
+from fctncalling.algorithms.values import WeightedValues
 from fctncalling.cli.idle_flags import idle_flag_notes
 from fctncalling.training.run_config import RunConfig
 
@@ -64,7 +66,7 @@ OTHERS = (
     *({"algorithm_name": name} for name in ("TPPO", "POAD", "NTPO", "APPO", "GRPO")),
     *({"algorithm_name": name, "group_baseline": "state"} for name in ("NTPO", "APPO")),
     *({"group_baseline": baseline} for baseline in ("leave_one_out",)),
-    *({"critic_window_updates": 2}, {"value_coef": 0.0}),
+    *({"critic_window_updates": 2}, {"value_coef": 0.0}, {"permute_advantages": True}),
     {"group_baseline": "state", "critic_window_updates": 2},
 )
 
@@ -97,7 +99,10 @@ def learned(config: TrainConfig) -> torch.Tensor:
     if config.critic_window_updates:  # as `TrainingRun._update` has it
         at_update = dataclasses.replace(config, value_coef=0.0)
     episodes, generator = grouped_episodes(), torch.Generator().manual_seed(1)
-    update(policy, make_optimisers(policy, config), episodes, at_update, generator)
+    source = make_value_source(config)
+    if isinstance(source, WeightedValues):  # a later update's, whose values have a weight
+        source.load_state({"sums": {turn: [0.5, 1.0, 0.5, 1.0] for turn in range(9)}})
+    update(policy, make_optimisers(policy, config), episodes, at_update, generator, source=source)
     if config.critic_window_updates:
         samples = critic_samples(policy, episodes, config)
         fit_critic(policy.value_head, [samples], config, generator)
