@@ -116,6 +116,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     root = Path(os.environ.get("FCTNCALLING_SHARED", Path(__file__).parents[2] / "shared"))
     if (root / "bfcl").is_dir():
+        os.environ.setdefault("FCTNCALLING_SHARED", str(root))  # what a test starts reads it, too
         return SharedFolder(root)
     root = tmp_path_factory.mktemp("shared")
     (root / "bfcl").mkdir()
