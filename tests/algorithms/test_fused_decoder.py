@@ -21,10 +21,10 @@ from fctncalling.envs.handlers.handler import Handler
 
 QUICK = {
     "python": (python_calls, "parse_plain_calls"),
-    "java": (java_calls, "parse_plain_call"),
-    "javascript": (javascript_calls, "parse_plain_call"),
+    "java": (source_calls.SourceCalls, "parse_plain_call"),
+    "javascript": (source_calls.SourceCalls, "parse_plain_call"),
 }
-"""Language -> the module whose quick reader is asked first, and that reader's name there."""
+"""Language -> where the quick reader lies that is asked first, and its name there."""
 
 
 def outcome(handler: Handler, text: str) -> str:
@@ -35,9 +35,9 @@ def outcome(handler: Handler, text: str) -> str:
 
 
 def by_grammar(language: str, text: str) -> str:
-    module, name = QUICK[language]
+    owner, name = QUICK[language]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, name, lambda *_, **__: None)
+        patch.setattr(owner, name, lambda *_, **__: None)
         patch.setattr(
             java_calls, "_PLAIN_CALL", re.compile(r"(?!)")
         )  # nor is the semicolon put that the parser misses

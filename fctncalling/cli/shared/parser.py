@@ -71,7 +71,9 @@ class OneLineParser(argparse.ArgumentParser):
         word = self._first_word
         if word[:1] in ("", "-") or not message.startswith(("unrecognized", "the following")):
             return ""
-        flags = [f"--{name}" for name in ("input", "model", "checkpoint", "dataset_path")]
+        is_json = word.endswith((".json", ".jsonl"))  # which no model is
+        names = ("input", *["model"][is_json:], "checkpoint", "dataset_path")
+        flags = [f"--{name}" for name in names]
         flags.sort(key=lambda flag: flag not in re.split("[ ,]", message))  # required ones first
         known = next(filter(self._option_string_actions.__contains__, flags), None)
         taken = "unrecognized" in message and word not in message.split()
