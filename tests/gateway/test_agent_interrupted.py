@@ -29,7 +29,7 @@ def act(told):
     first = complete(told, messages)
     if number == 21 and os.path.exists(sys.argv[1]):
         os.remove(sys.argv[1])
-        os.kill(os.getppid(), signal.SIGINT)
+        os.kill(int(os.environ["TRAINER"]), signal.SIGINT)
         time.sleep(600)
     last = complete(told, [*messages, first, {"role": "user", "content": "and then?"}])
     reward = len(first["content"] + last["content"]) % 2
@@ -40,7 +40,11 @@ talking = threading.Lock()
 for number, line in enumerate(sys.stdin):
     threading.Thread(target=act, args=(json.loads(line),)).start()
 """
-CHILD = "import sys; from fctncalling.cli.train import main; sys.exit(main())"
+CHILD = """import os, sys
+os.environ["TRAINER"] = str(os.getpid())  # a guard stands between it and the agent
+from fctncalling.cli.train import main
+sys.exit(main())
+"""
 
 
 def train(folder: Path, agent: str, threads: int, *more: str) -> int:
