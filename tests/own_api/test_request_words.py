@@ -131,6 +131,7 @@ def test_an_operation_is_asked_for_by_its_verb_its_thing_and_what_that_belongs_t
         ("deleted", "Whether to include deleted items", True, "and include deleted items"),
         ("deleted", "Whether to include deleted items", False, "do not include deleted items"),
         ("in_trash", "Set to true to delete a block.", True, "and delete a block"),
+        ("archived", "Set to true to archive a shop.", False, "do not archive it"),
         ("open", "Indicates whether the shop is open", False, "the shop is not open"),
         ("include_tests", "", True, "with tests"),
         ("send_mail", "", False, "do not send mail"),

@@ -56,7 +56,8 @@ def _of_description(words: FunctionWords, name: str, value: bool) -> list[str]:
     low = ", ".join([low, *told[1:2]]) if re.match(rf"(?:if|when)[^,]*{_TRUE}$", low, re.I) else low
     low = f"{low[:1].lower()}{low[1:]}".replace("`", "")
     if found := _WISH.match(low):
-        return _wished(found[1], value)
+        things = "|".join(map(re.escape, words.thing_nouns()))  # "archive a block": the one named
+        return _wished(re.sub(rf"\b(?:an?|the|this) (?:{things})(?=\.?$)", "it", found[1]), value)
     consequence = _IF_TRUE.match(low)
     stated = consequence or _STATED.match(low)
     clause = stated[1] if stated else low
