@@ -1,4 +1,4 @@
-"""Fields of a dataclass as settings: annotated with their bounds, told by the docstring below.
+"""Settings as dataclass fields: an annotation gives the bounds, the docstring below it the help.
 
 lr: Annotated[float, Setting("[0, inf)", basic=True)] = 8e-5
 \"\"\"Learning rate of the language model.\"\"\"
@@ -95,7 +95,7 @@ class Setting:
         return f"; is {meant} meant?" if meant else ""
 
     def mistake(self, value: Any) -> str:
-        """Return what is wrong with a value, in words."""
+        """Return the error message for a wrong value."""
         return f"got {format_value(value)}, expected {self.expected}{self.suggestion(value)}"
 
     def parse(self, text: str) -> Any:
@@ -178,7 +178,7 @@ def settings_of(config_class: type[Any]) -> tuple[Setting, ...]:
 
 
 def _docstrings(config_class: type[Any]) -> dict[str, str]:
-    """Return the docstring below each field of a class; none where its source is not there."""
+    """Return the docstring of each field of a class; empty if the source is unavailable."""
     try:
         tree: Any = ast.parse(inspect.getsource(config_class)).body[0]
     except (OSError, TypeError, SyntaxError):  # a class of an interpreter's prompt, say
@@ -246,7 +246,7 @@ class _JoinedAction(argparse.Action):
 
 
 def check_ranges(config: Any) -> None:
-    """Check ranges and types of all settings, other words replaced by what they mean.
+    """Check ranges and types of all settings, after resolving synonyms.
 
     SettingError for the first that is wrong.
     """

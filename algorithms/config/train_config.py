@@ -188,7 +188,7 @@ class TrainConfig(LearningSettings, RunningSettings):
 
     @property
     def resolved_gamma(self) -> float:
-        """Gamma, from one action to the next: the algorithm's own where it is left open."""
+        """Discount per action; the algorithm's default if --gamma is not set."""
         if self.gamma is not None:
             return self.gamma
         return 1.0 if self.algorithm_name == "GRPO" else 0.99

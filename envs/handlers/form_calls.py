@@ -217,7 +217,7 @@ def _properties(functions: Sequence[FunctionDoc], name: str) -> Mapping[str, Any
 
 
 def _filled(parts: Sequence[str], said: Callable[[str], str]) -> str:
-    """Return parts of a form, literal, hole, literal, ..., with what is said in place of holes."""
+    """Return the text of a form's parts (literal, hole, literal, ...) with its holes filled."""
     return "".join(said(part) if place % 2 else part for place, part in enumerate(parts))
 
 

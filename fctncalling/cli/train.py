@@ -144,7 +144,7 @@ def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
 
 
 def parse_settings(words: Sequence[str]) -> argparse.Namespace:
-    """Parse the settings of a command line, with what it leaves open; raises as the next."""
+    """Parse a command line into settings, filling in files, presets and defaults."""
     return parse_command_line(words).settings
 
 

@@ -54,7 +54,7 @@ MAX_DEPTH = 8
 
 
 class CommandLine(NamedTuple):
-    """Settings of a command line, and which of them somebody stated."""
+    """Settings of a command line, and the names of those given explicitly."""
 
     settings: argparse.Namespace
     named: set[str]  # by flags or the file of --config
@@ -66,7 +66,7 @@ class CommandLine(NamedTuple):
 
 
 def layer_settings(flags: Mapping[str, Any]) -> CommandLine:
-    """Layer the settings of a command line over what its flags, by name, leave open.
+    """Merge command-line settings over presets, files and defaults.
 
     That is as in the file of --config, then as its --preset, then as its --env_name or the
     embedded model has it. SettingError for a file that cannot be.

@@ -51,7 +51,7 @@ def exchanges(conversation: Conversation) -> Iterator[Exchange]:
 
 
 def offered_call(api: OwnApi, call: Call) -> Call:
-    """Return a call by the names of the API on offer; Unreadable for what that does not have."""
+    """Return a call with the API's names; raises Unreadable if the API lacks its function."""
     name, given = api.own_call(call.name, call.arguments)
     if (doc := api.by_name.get(name)) is None:
         raise Unreadable(f"calls {shown(call.name)}, which is not on offer")

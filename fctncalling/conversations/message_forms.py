@@ -59,7 +59,7 @@ _MAX_TRIED = 400  # places of a text at which a list of functions may begin
 
 
 def read_messages(raw: Sequence[RawMessage], listed: OwnApi, known: OwnApi) -> Conversation:
-    """Read messages; what follows one that cannot be read is left out.
+    """Read messages up to the first unreadable one.
 
     listed: the functions on offer; known: those that are where none are listed.
     """
@@ -245,7 +245,7 @@ def _content(content: Any) -> _Content:
 
 
 def _kind(part: Any) -> str:
-    """Return the type of a part: told, or the key that holds it."""
+    """Return the type of a content part, stated or inferred from its key."""
     if not isinstance(part, dict) or not part:
         raise Unreadable(f"a message with a part {shown(part)}")
     kind = part.get("type", next((key for key in part if key in _PARTS), next(iter(part))))
@@ -253,7 +253,7 @@ def _kind(part: Any) -> str:
 
 
 def _fields(body: RawMessage, keys: Sequence[str]) -> list[Any]:
-    """Return a field for each of the keys, of which some have two names."""
+    """Return the field of each key, resolving aliases."""
     return [next((body[key] for key in each.split() if key in body), None) for each in keys]
 
 

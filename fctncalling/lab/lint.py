@@ -222,7 +222,7 @@ _OF_ANY = frozenset(
 
 
 def _unnamed_functions(task: Task) -> Found:
-    """Yield the functions of a truth of which a request says nothing beside values."""
+    """Yield the called functions that a request does not name."""
     if len(task.functions) < 2 or task.language != "python":
         return
     texts = (str(each["content"]) for turn in task.question for each in turn)

@@ -25,7 +25,7 @@ class PromptLimit(NamedTuple):
     template: ChatTemplate | None = None
 
     def excess(self, task: Task) -> str:
-        """Return by how much a task's prompt is too long; "" where it is not."""
+        """Return a message if a task's prompt is too long, else ""."""
         prompt = TaskPrompt(task, get_handler("auto"))
         messages, tools = prompt.messages(0), prompt.tools(0)
         if self.template is None:

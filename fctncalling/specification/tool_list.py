@@ -59,7 +59,7 @@ def api_of_tool_list(tools: Sequence[Any], spec: str, name: str) -> OwnApi:
 
 
 def offered_functions(*lists: Any) -> OwnApi:
-    """Return the functions of a log's lists of tools, also as JSON text: those that can be told.
+    """Return the readable functions of a log's tool lists, which may be JSON text.
 
     What is no function is left out, and none may be left. A value of several types may be any.
     """
@@ -88,7 +88,7 @@ def _loaded(value: Any) -> Any:
 
 
 def _collect(collected: CollectedFunctions, given: Any, where: str) -> None:
-    """Add a tool of a list; SpecificationError for what is none."""
+    """Add a tool of a list; raises SpecificationError if it is not a tool."""
     spec = collected.spec
     tool, around = _unwrapped(given)
     if not isinstance(tool, Mapping):

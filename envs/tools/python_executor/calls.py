@@ -1,4 +1,4 @@
-"""CallInFlight: one running snippet, with its pipes, clock and limits; and what launches it.
+"""CallInFlight: one running snippet with its pipes, clock and limits, and its launcher.
 
 One poll loop drives many.
 """
@@ -174,7 +174,7 @@ class CallInFlight:
         return self.child.has_ended or self.keeps_child
 
     def result(self) -> ToolResult:
-        """Return the result, after reading what is left in the pipes.
+        """Drain the pipes and return the result.
 
         The child stands still until the next call, or everything of it is closed.
         """
@@ -325,7 +325,7 @@ class CallLauncher:
         return CallInFlight(data, limits, child, seed=seed, queue_s=queue_s)
 
     def launch(self, cpu_s: float, *, policy: bool = True, session: bool = False) -> ZygoteChild:
-        """Launch a child with these CPU seconds; CallNotStarted where none can be had."""
+        """Launch a child with a CPU limit in seconds; raises CallNotStarted if it fails."""
         link = self._link
         assert link is not None
         memory_bytes, seconds = self._config.memory_mb << 20, math.ceil(cpu_s)

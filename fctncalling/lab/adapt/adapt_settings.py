@@ -43,7 +43,7 @@ class AdaptSettings:
     base_url: str | None = None
 
     def api(self) -> OwnApi:
-        """Return the API, or the part that is taken; SpecificationError where there is none."""
+        """Load the API or its selected part; raises SpecificationError if it is empty."""
         return part_of_api(
             load_api(self.spec, scenarios=self.scenarios), self.operations, self.tags
         )

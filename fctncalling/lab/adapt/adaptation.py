@@ -109,7 +109,7 @@ class Adaptation:
             print(f"of this API {said.rpartition('; ')[2]}", file=sys.stderr)
 
     def played(self) -> dict[str, StageAnswers]:
-        """Return what each score stage's model answered, of the tasks that all of them did."""
+        """Return each score stage's answers to the tasks that all stages answered."""
         names = [name for name in SCORES if name in self.stages.costs]
         found = {name: StageAnswers.read(self.stages.path(name)) for name in names}
         if not found.get(SCORES[-1], StageAnswers([], [])).all:
@@ -179,7 +179,7 @@ class Adaptation:
         return code or str(model)
 
     def _score(self, name: str, model_in: Callable[[Path], str | int], share: float) -> None:
-        """Score a model within a share of what the third of the minutes has left."""
+        """Score a model within its share of the time left for scoring."""
         seconds = share * max(self._scoring_left, 0.0)
 
         def work(part: Path) -> int:
@@ -243,7 +243,7 @@ class Adaptation:
             print(line, file=sys.stderr)
 
     def _tell_share(self) -> None:
-        """Tell how many of the requests were scored, where not all were."""
+        """Report how many requests were scored, if not all."""
         total = sum(len(read_task_entries(file)) for file in self._requests().values())
         scored = min((len(each.all) for each in self.played().values()), default=0)
         if scored < total:

@@ -40,7 +40,7 @@ class Gate(NamedTuple):
 
 
 class ChoiceRecall(NamedTuple):
-    """Held-out requests of which the request alone chooses all called functions."""
+    """Recall of the function choice on held-out requests."""
 
     found: int
     asked: int
@@ -48,7 +48,7 @@ class ChoiceRecall(NamedTuple):
     functions: int  # of the API
 
     def line(self) -> str:
-        """Return it as a line, with a cure where it is low."""
+        """Return the recall as one line, with a cure if it is low."""
         told = (
             f"choice of {self.offered} of {self.functions} functions by the request alone: all "
             f"called ones in {rate_with_interval(self.found, self.asked)}"

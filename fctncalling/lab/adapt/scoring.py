@@ -79,7 +79,7 @@ def _is_whole(task: Mapping[str, Any]) -> bool:
 def answered_files(
     files: Mapping[str, Path], answers: StageAnswers, folder: Path
 ) -> dict[str, Path]:
-    """Return the files with the tasks that were answered alone, written anew where some were not.
+    """Return task files restricted to answered tasks, rewritten if any are missing.
 
     All files where none was.
     """
@@ -107,7 +107,7 @@ def answered_by_all(stages: Mapping[str, StageAnswers]) -> dict[str, StageAnswer
 
 
 def run_agent(settings: AdaptSettings, agent: Sequence[str]) -> Play:
-    """Return what plays tasks with an agent of `fctncalling run`."""
+    """Return a function that plays tasks with an agent of `fctncalling run`."""
 
     def play(file: Path, output: Path) -> int:
         words = ["run", "--dataset_path", os.fspath(file), "--output", str(output), *agent]

@@ -146,7 +146,7 @@ def _awaited(child: int, deadline: float | None) -> tuple[int, Any, bool]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let a stage that is told to end go on to the end of a block."""
+    """Delay a stage's termination signal until the end of the block."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -49,7 +49,7 @@ def make_tasks(settings: AdaptSettings, folder: Path, num_tasks: int, num_held_o
 
 
 def coverage_of(folder: Path) -> str:
-    """Return the line on what the tasks that were forged in a folder say; "" where none were."""
+    """Return the coverage line of a folder's forged tasks; "" if there are none."""
     for page in folder.glob(f"forged_*.jsonl{COVERAGE_PAGE}"):
         if HELD_OUT not in page.name:
             lines = page.read_text(encoding="utf-8").splitlines()

@@ -191,7 +191,7 @@ class BaseForgeRun(ABC):
 
     @abstractmethod
     def draw(self, category: str, index: int, attempt: int) -> ForgedEntry:
-        """Return a proven task, by nothing but seed and arguments; ForgeFailure for none."""
+        """Draw a proven task, determined by seed and arguments; raises ForgeFailure."""
 
     def _reworded(self, drawn: ForgedEntry) -> ForgedEntry:
         """Return a drawn task as the file has it."""
@@ -391,7 +391,7 @@ class ForgeFiles:
 def write_tasks(
     files: ForgeFiles, tasks: Iterable[tuple[dict[str, Any], LedgerLine]], number: int
 ) -> bool:
-    """Write tasks with their ledger; return False where they are there already."""
+    """Write tasks and their ledger; return False if they already exist."""
     if files.is_finished():
         return False
     with files:

@@ -15,7 +15,7 @@ from fctncalling.specification.api import OwnApi, SpecificationError
 
 
 def add_offer_arguments(parser: argparse._ActionsContainer) -> None:
-    """Add the flags of what is offered of an API."""
+    """Add the flags that select operations and limit offered functions."""
     add = parser.add_argument
     most = "functions a request is offered at most; of a larger API likely ones; default: "
     add("--offered", type=int, default=MOST_OFFERED, metavar="N", help=f"{most}%(default)s")
@@ -27,7 +27,7 @@ def add_offer_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 def require_offered(offered: int) -> None:
-    """Raise SpecificationError for a number of functions that nothing can be offered of."""
+    """Raise SpecificationError for a number of offered functions that is too small."""
     if offered < 1:
         raise SpecificationError(f"--offered {offered}: expected at least 1")
 

@@ -156,7 +156,7 @@ def _add_keys(
 def _add_client_headers(
     origin: Mapping[str, Any], environment: Mapping[str, str] | None, headers: dict[str, str]
 ) -> None:
-    """Add the headers that a client sets: by the environment, else as they are documented."""
+    """Add client headers from environment variables, else their documented values."""
     for header in origin.get("headers", []):
         name, variable = header["name"], header["variable"]
         value = (environment or {}).get(variable) or header["value"]

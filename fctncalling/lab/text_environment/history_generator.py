@@ -179,7 +179,7 @@ class HistoryGenerator:
         sampling: Sampling,
         on_token: OnToken | None,
     ) -> None:
-        """Go on with this tokenizer, these marks at which the policy pauses, this sampling."""
+        """Set the tokenizer, stop strings and sampling parameters."""
         if sampling.temperature < 0 or sampling.max_new_tokens < 1:
             raise ValueError(
                 f"generation_kwargs: temperature {sampling.temperature:g} and max_new_tokens "

@@ -192,7 +192,7 @@ def _said_of_thing(
 
 
 def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
-    """Return a request whose function is not offered, nor another that might do."""
+    """Draw a request that no offered function serves."""
     function = rng.choice(api.names)
     alike = _alike(api, function)
     if alike and api.offers.choice.takes_all:
@@ -206,7 +206,7 @@ def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
 
 @cache
 def _alike(api: AskableApi, function: str) -> tuple[str, ...]:
-    """Return the functions that do what belongs to one family with things of one sort."""
+    """Return the functions with the same family of verbs and the same kind of thing."""
     words, families = api.words[function], act_families(api.acts[function])
     found = {name for parameter in words.kinds for name in _taking(api)[_shape(words, parameter)]}
     found |= {name for name in api.words if api.words[name].noun == words.noun}

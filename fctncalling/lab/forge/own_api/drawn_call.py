@@ -62,7 +62,7 @@ def askable_api(
     held_out: bool = False,
     offered: int = MOST_OFFERED,
 ) -> AskableApi:
-    """Return an API with its words; the user's own phrases stand before ours.
+    """Return an API with its wording; the user's phrases take precedence.
 
     `offered`: how many functions a task offers at most.
     """

@@ -37,7 +37,7 @@ class OfferedFunctions(NamedTuple):
     missed: tuple[str, ...] = ()  # called functions that the request alone does not choose
 
     def provenance(self) -> dict[str, Any]:
-        """Return what the ledger holds of it."""
+        """Return the offer's entries for the ledger."""
         told: dict[str, Any] = {"offered": self.how} if self.how else {}
         return told | ({"added": list(self.missed)} if self.missed else {})
 
@@ -71,7 +71,7 @@ class FunctionOffers:
         }
 
     def notes(self) -> list[str]:
-        """Return what the user is to know of the documents."""
+        """Return notes for the user on shortened documents."""
         told = f"documents are shortened to about {LONGEST_DOCUMENT:,} characters"
         return [f"{self.num_shortened} {told}"] if self.num_shortened else []
 
@@ -84,7 +84,7 @@ class FunctionOffers:
         about: str = "",
         without: Collection[str] = (),
     ) -> OfferedFunctions:
-        """Return what a request is offered: the functions that it calls and others.
+        """Draw the functions offered with a request: those it calls and distractors.
 
         `about`: the function that a request to be declined is near to; `without`: none of these.
         """
@@ -98,7 +98,7 @@ class FunctionOffers:
     def chosen(
         self, text: str, called: Sequence[str], without: Collection[str] = ()
     ) -> OfferedFunctions:
-        """Return what the request alone chooses, and the called functions that it misses."""
+        """Return the functions chosen by BM25 from the request, plus missed called ones."""
         if self.choice.takes_all:
             return OfferedFunctions(self.docs)
         order = self.choice.ranked(text)
@@ -125,7 +125,7 @@ class FunctionOffers:
         yield from rng.sample(range(self.choice.size), min(4 * self.choice.most, self.choice.size))
 
     def _ranked_near(self, name: str) -> list[int]:
-        """Return the functions whose names and documents are next to those of one."""
+        """Return the functions most similar to one by name and document."""
         number = self._numbers[name]
         ranked = self.choice.ranked(f"{name} {self.docs[number]['description'][:FIRST_WORDS]}")
         return [each for each in ranked[: NEAREST + 1] if each != number][:NEAREST]
@@ -145,7 +145,7 @@ def count_offers(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def offers_line(counts: Mapping[str, int]) -> str:
-    """Return the counts as a line; nothing where every task offers all functions."""
+    """Return the counts as a line; "" if every task offers all functions."""
     if not counts["near"] and not counts["chosen"]:
         return ""
     found, called = counts["chosen_with_all_called"], counts["chosen_of_calls"]
@@ -160,7 +160,7 @@ def _verb(name: str) -> str:
 
 
 def _shortened(doc: dict[str, Any]) -> dict[str, Any]:
-    """Return a document whose descriptions and enums are cut as far as a prompt of many needs."""
+    """Return a function document with long descriptions and enums shortened."""
     for most, values in SHORTENED:
         if len(json.dumps(doc)) <= LONGEST_DOCUMENT:
             break
@@ -171,7 +171,7 @@ def _shortened(doc: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cut_inside(schema: Any, most: int, values: int) -> Any:
-    """Return a schema whose descriptions have so many characters at most, its enums so many values.
+    """Return a schema with descriptions and enums cut to a maximum length.
 
     A longer enum is left out.
     """

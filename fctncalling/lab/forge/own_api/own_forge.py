@@ -41,7 +41,7 @@ from fctncalling.specification.api import OwnApi
 
 
 class Coverage:
-    """Coverage of an API by the tasks of a file, as its ledger tells."""
+    """Coverage of an API by a file's tasks, computed from its ledger."""
 
     def __init__(self, api: AskableApi, ledger: Path) -> None:
         self._api = api
@@ -62,7 +62,7 @@ class Coverage:
         self._turns = max(categories.values(), default=0)  # of functions, each a call
 
     def record(self) -> dict[str, Any]:
-        """Return (said, to be said) of functions and parameters, and what would say the rest."""
+        """Return covered and total functions and parameters, and the tasks needed for the rest."""
         words, names = self._api.words, self._api.names
         askable = [(f, p) for f in names for p, k in words[f].kinds.items() if k.can_be_asked]
         said = [key for key in askable if self._said[key]]
@@ -92,7 +92,7 @@ class Coverage:
         return math.ceil(self._tasks * len(names) * turns)
 
     def page(self) -> str:
-        """Return a page in Markdown: a line a function and a parameter, with why it is not said."""
+        """Return a Markdown page with a line per function and parameter."""
         api = self._api
         rows = [
             "| function | parameter | kind | evidence | calls | said | left open | why not |",

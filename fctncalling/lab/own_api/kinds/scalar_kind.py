@@ -1,4 +1,4 @@
-"""Kinds of single values: what is known of them, which values they take, how one is drawn."""
+"""ScalarKind: kind of a single value, its constraints and how to draw one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MISSING: Final = NoDefault()
 
 @dataclass(frozen=True)
 class ScalarKind:
-    """Kind of a single value, and what says so.
+    """Kind of a single value and the evidence for it.
 
     `kind` is enum, integer, number, quantity_with_unit, boolean, date, time, datetime, month, year,
     email, phone, identifier, person_name, place, free_text, url, standard, client (a client sets
@@ -95,7 +95,7 @@ class ScalarKind:
         return self.kind not in MOMENTS or parse_moment(text, self.format) is not None
 
     def draw_single(self, rng: random.Random) -> Any:
-        """Return a value that it takes; ValueError where none is found."""
+        """Draw a valid value; raises ValueError if none is found."""
         for _ in range(DRAWS):
             value = _drawn(self, rng)
             if self.takes_single(value):
@@ -104,7 +104,7 @@ class ScalarKind:
 
 
 def parse_moment(text: str, form: str) -> datetime.datetime | None:
-    """Return the moment that a value writes; None where it writes none."""
+    """Parse a date, time or datetime; None if it is none."""
     try:
         return datetime.datetime.strptime(text, form)
     except ValueError:

@@ -299,7 +299,7 @@ def standard_of(
     evidence: Sequence[str],
     takes: Callable[[str], bool],
 ) -> str | None:
-    """Return the standard of a parameter by its words; None where none is meant.
+    """Infer a parameter's standard from its name and description; None if there is none.
 
     `evidence`: examples and defaults, all of which the standard must read. `takes` says whether the
     schema takes a value.

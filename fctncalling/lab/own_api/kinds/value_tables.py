@@ -1,4 +1,4 @@
-"""Tables of values: what Faker, Babel and tzdata know of the world, and texts of our own.
+"""Value tables from Faker, Babel, tzdata and pools.json.
 
 Each table is drawn once, from a seed of its own, so that a value costs one choice.
 """
@@ -36,7 +36,7 @@ def library(module: str) -> Any:
 
 
 def library_versions() -> dict[str, str]:
-    """Return the versions of the libraries that values come from: others draw other values."""
+    """Return the versions of the libraries that determine drawn values."""
     for module in LIBRARIES:
         library(module)
     return {name: version(name) for name in LIBRARIES.values()}
@@ -52,7 +52,7 @@ def own_texts() -> Mapping[str, list[str]]:
 
 @cache
 def value_table(name: str) -> tuple[str, ...]:
-    """Return the table of a name; KeyError where there is none."""
+    """Return a table by name; raises KeyError."""
     if name in own_texts():
         return tuple(own_texts()[name])
     if name in _OF_FAKER:

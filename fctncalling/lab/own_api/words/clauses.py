@@ -181,7 +181,7 @@ def verbatim_value(words: FunctionWords, name: str, value: Any, rng: Random) -> 
 
 
 def _is_new_value(words: FunctionWords, name: str) -> bool:
-    """Return whether a value is what something is changed to."""
+    """Return whether a parameter holds the new value of a change."""
     operation, kind = words.operation, words.kinds[name]
     is_change = operation is not None and operation.sort == "change" and not words.is_placed(name)
     return is_change and kind.kind not in ("identifier", "object", "one_of", "array")

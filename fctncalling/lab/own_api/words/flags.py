@@ -1,4 +1,4 @@
-"""Flags in a person's words: documents write for programmers what people say as a wish."""
+"""Wording of boolean parameters as a person's wishes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_WORDS = 12
 
 
 def said_flag(words: FunctionWords, name: str, value: bool, rng: Random) -> tuple[str, bool]:
-    """Return one way to say a flag, and whether it is a sentence of its own.
+    """Return a phrase for a flag, and whether it is a whole sentence.
 
     From the table, else from its description, else from its name.
     """

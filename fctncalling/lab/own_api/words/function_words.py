@@ -99,7 +99,7 @@ class FunctionWords:
 
     @cached_property
     def operation(self) -> SpokenOperation | None:
-        """What its sentence, path and parameters say that it does; None where they say nothing."""
+        """Operation parsed from summary, path and parameters; None if that fails."""
         sentence = re.sub(r"^(show|tell|give) me ", r"\1 ", self.sentence)
         if re.match(r"(?:tell|show) (?:how|wh|if)", sentence):
             return None

@@ -1,4 +1,4 @@
-"""NounBinding: which parameter of an operation each noun of its sentence stands for."""
+"""NounBinding: maps nouns of an operation's sentence to its parameters."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class NounBinding:
         )
 
     def without_owner(self, words: list[str]) -> list[str]:
-        """Return words without whose they are, which is kept: "artist's albums"."""
+        """Return words without a possessive owner, which is kept: "artist's albums"."""
         at = next((i for i, each in enumerate(words) if re.search(r"'s$|s'$", each)), None)
         if at is None or at == len(words) - 1:
             return words
@@ -115,7 +115,7 @@ class NounBinding:
         return words[at + 1 :]
 
     def thing_parameter(self, words: list[str], many: bool) -> str | None:
-        """Return the parameter that says which thing, bound to the noun that it has."""
+        """Return the parameter that identifies the thing, and bind it to its noun."""
         if not words:
             return None
         in_path = [each for each in self._open.values() if each.in_path]
@@ -175,7 +175,7 @@ class NounBinding:
         return tuple(found)
 
     def owners(self) -> tuple[str, ...]:
-        """Return the phrases that say what the thing belongs to, the rest of the path last."""
+        """Return phrases for the owners of the thing, path parameters last."""
         found = [f"{self._owning} {{{each}}}" for each in self._owners]
         for each in reversed([each for each in self._open.values() if each.in_path]):
             is_noun = len(each.nouns[0]) > _SHORTEST_NOUN and each.nouns[0] != "one"
@@ -185,7 +185,7 @@ class NounBinding:
         return tuple(found)
 
     def _bound(self, words: list[str], *, whole: bool = False) -> str | None:
-        """Return the open parameter that a noun phrase names, which is then taken."""
+        """Bind and return the free parameter that a noun phrase names."""
         words = without_fill(words)
         alternatives = " ".join(words).split(" or ")  # "a workspace or organization"
         for each in self._open.values() if words else ():

@@ -1,4 +1,4 @@
-"""SpokenOperation: what a function does to which thing, by its summary, name and path."""
+"""SpokenOperation: verb and thing of a function, from its summary, name and path."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _OF_SEVERAL = (("{o} has", "{o} have"), ("{t} has", "{t} have"), ("{t} needs", "
 
 @dataclass(frozen=True)
 class SpokenOperation:
-    """An operation's verb, its thing, what that belongs to and where it goes.
+    """Operation as verb, thing, owner and destination.
 
     `own` is the parameter whose value says which thing. `owners` has phrases such as "of {id}",
     `places` such as "to the queue"; `nouns` says what the values in slots are called: "album".
@@ -133,7 +133,7 @@ def read_operation(
     parameters: Sequence[SpokenParameter],
     known: Collection[str],
 ) -> SpokenOperation | None:
-    """Return the operation that an imperative sentence is; None where it has no thing.
+    """Parse an imperative sentence into an operation; None if it has no object.
 
     `known` are the words of its name, path and parameters: those of a sentence with a capital
     letter are no names.

@@ -1,4 +1,4 @@
-"""Reader of spoken values: which value a text says, for a value to be said only as what it is."""
+"""Reader of spoken values: parses a phrase back to verify its wording."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CLOCK_IN_WORDS = re.compile(
 
 
 def reads_as(kind: ArgumentKind, text: str, value: bool | float | str) -> bool:
-    """Return whether a text says a single value to a reader who knows the value's kind."""
+    """Return whether a phrase parses back to a value of its kind."""
     if isinstance(value, bool) or kind.values:
         return True  # their words fit no other value: `enum_value_words`
     if not isinstance(value, str):
@@ -55,7 +55,7 @@ def _letters(text: str) -> str:
 
 
 def _number(text: str, unit: str) -> float | None:
-    """Return the number that a text says in a unit; None where it says none."""
+    """Parse a number in a unit; None if the text has none."""
     if (amount := _amounts().get((unit, text))) is not None:
         return amount
     if in_words := _IN_WORDS.match(text):
@@ -82,7 +82,7 @@ def _amounts() -> dict[tuple[str, str], float]:
 
 
 def _moment(text: str, kind: ArgumentKind) -> datetime.datetime | None:
-    """Return the moment that a text says, as a value of the kind is parsed."""
+    """Parse a spoken date or time."""
     start = datetime.date(1900, 1, 1)
     if kind.kind == "time":
         clock = _clock(text)

@@ -1,4 +1,4 @@
-"""RequestFit: which function a request fits best by its words alone, without the values in it."""
+"""RequestFit: scores how well a request's words, without its values, fit each function."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class RequestFit:
     def names_all(
         self, text: str, values: Iterable[Any], called: Collection[str], offered: Collection[str]
     ) -> bool:
-        """Return whether the called functions fit a request better than all others on offer.
+        """Return whether the called functions score above all other offered ones.
 
         `values` are those said, and the names that some are said by.
         """
