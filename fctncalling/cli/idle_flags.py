@@ -34,7 +34,7 @@ Noted = partial(IdleFlagRule, refused=False)
 
 
 def _is_not(name: str) -> Callable[[TrainConfig], bool]:
-    """Return whether a built-in algorithm other than the named ones is used."""
+    """Return a condition: a built-in algorithm other than the named one is used."""
     return lambda c: c.algorithm_name != name and not c.has_own_algorithm
 
 
