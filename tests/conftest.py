@@ -29,10 +29,12 @@ hypothesis.settings.load_profile("fast")
 # Libraries and syntax trees are large and stay: looking through them took a fifth of some tests.
 gc.set_threshold(50_000, 20, 20)
 
-# A shell's background job ignores Ctrl-C, and so would every process that a test starts and
-# interrupts.
+# A shell's background job ignores Ctrl-C, and one under nohup a closed terminal: so would every
+# process that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @dataclass
