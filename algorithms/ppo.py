@@ -170,7 +170,6 @@ def update(
     steps, early_stop_epoch = _run_epochs(
         policy, optimisers, experience, targets, minibatches, config, generator, processes, trace
     )
-    policy.zero_grad(set_to_none=True)
     metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
     if source is not None and algorithm.critic:
         as_learned = experience.tokens._replace(rewards=targets.rewards)
@@ -370,6 +369,9 @@ def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) 
     if optimisers.policy is not None:
         optimisers.policy.step()
     optimisers.critic.step()
+    # At once: a pass without gradients leaves FSDP's root gathered, where those of its parts are
+    # out of reach and would be in the next step's.
+    policy.zero_grad(set_to_none=True)
     return {f"losses/{name}": float(norm) for name, norm in norms.items()}
 
 

@@ -46,7 +46,14 @@ SPLIT = {
 CASES: dict[str, dict[str, Any]] = {
     "whole model": {},
     "row means, huber": {"loss_aggregation": "row_mean", "huber_delta": 0.5},
-    "adapters": {"lora_r": 2, "critic": "lora", "kl_coef": 0.1, "kl_mode": "k2"},
+    # With a guard: its trial passes have no gradients.
+    "adapters": {
+        "lora_r": 2,
+        "critic": "lora",
+        "kl_coef": 0.1,
+        "kl_mode": "k2",
+        "target_kl": 1.0,
+    },
     "critic's own model": {"critic": "full", "algorithm_name": "APPO"},
     "layers computed again": {"gradient_checkpointing": True, "critic": "full"},
     "groups": {"algorithm_name": "GRPO", "group_size": 4, "kl_coef": 0.1},
