@@ -16,6 +16,7 @@ from fctncalling.lab.own_api.kinds.scalar_kind import MISSING, UNSAID, ScalarKin
 MOST_NAMED = 150  # values that one argument holds, for a request to name them all
 LONGEST_IN_ANY_ORDER = 5  # items: 120 orders
 MOST_SPELLINGS = 120
+KEY_SHARE = 0.35  # of optional keys of an object, which a request says
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,13 @@ class ArgumentKind(ScalarKind):
             return self._draw_items(rng)
         if self.kind == "object":
             askable = {name: each for name, each in self.properties.items() if each.can_be_asked}
-            kept = [name for name, each in askable.items() if each.required or rng.random() < 0.35]
-            return {name: askable[name].draw(rng) for name in kept or [rng.choice([*askable])]}
+            open_ones = [name for name, each in askable.items() if len(each.values) != 1]
+            kept = [n for n, each in askable.items() if each.required]
+            kept += [n for n in open_ones if n not in kept and rng.random() < KEY_SHARE]
+            if open_ones and not {*kept} & {*open_ones}:
+                kept.append(rng.choice(open_ones))
+            names = [name for name in askable if name in kept]
+            return {name: askable[name].draw(rng) for name in names or [rng.choice([*askable])]}
         if self.kind == "one_of":
             return rng.choice([each for each in self.alternatives if each.can_be_asked]).draw(rng)
         return self.draw_single(rng)
@@ -110,16 +116,23 @@ class ArgumentKind(ScalarKind):
 
     def _left_out(self, value: Any) -> list[str]:
         """Return [""] for the documented default, which may be left out, and [] for others."""
-        is_default = self._has_usual_value and is_same_value(value, self.default)
+        is_default = self._has_usual_value and is_same_value(value, self.usual_value)
         return [""] if is_default else []
 
     @property
+    def usual_value(self) -> Any:
+        """The documented default, else the only value that there is; MISSING for none."""
+        is_only = self.default is MISSING and len(self.values) == 1
+        return self.values[0] if is_only else self.default
+
+    @property
     def _has_usual_value(self) -> bool:
-        return not self.required and self.default is not MISSING
+        return not self.required and self.usual_value is not MISSING
 
     def accepted_unsaid(self) -> list[Any]:
         """Return what is accepted of a parameter that a request does not mention."""
-        return [""] if self.default is MISSING or self.default is None else ["", self.default]
+        usual = self.usual_value
+        return [""] if usual is MISSING or usual is None else ["", usual]
 
     def spellings(self, value: Any) -> list[Any]:
         """Return a value in all forms that mean the same, each written out."""
@@ -147,7 +160,7 @@ class ArgumentKind(ScalarKind):
             if name in value:
                 choices[name] = kind.spellings(value[name])
             if kind._has_usual_value and (name not in value or kind._left_out(value[name])):
-                choices[name] = [*choices.get(name, [kind.default]), MISSING]
+                choices[name] = [*choices.get(name, [kind.usual_value]), MISSING]
         every = (dict(zip(choices, each, strict=True)) for each in product(*choices.values()))
         forms = ({n: v for n, v in each.items() if v is not MISSING} for each in every)
         return list(islice(forms, MOST_SPELLINGS))

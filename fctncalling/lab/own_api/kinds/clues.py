@@ -253,7 +253,7 @@ def _unit(text: str, name: str) -> str:
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
     if {"per", "cubic", "square"} & {*words[:-1]}:
         return ""  # of a price, an area, a volume: said without
-    from_name = words[-1] if len(words) > 1 else ""
+    from_name = words[-1] if len(words) > 1 and words[-1] not in ("month", "day", "year") else ""
     units: dict[str, str] = kind_tables()["units"]
     if from_name in ("cents", "cent", "pence") or re.search(r"\bin (?:[a-z]+ )?cents\b", text):
         return next((u for u, p in _CENTS.items() if re.search(p, text.lower())), "USD cents")

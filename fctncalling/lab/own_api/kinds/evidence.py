@@ -181,9 +181,15 @@ def _of_number(
         return replace(on_earth, minimum=bounds[0], maximum=bounds[1])
     if _UNIX.search(base.description.lower()) or (base.type == "integer" and _AT.search(words)):
         return replace(base, kind="integer", topic="unix_time", evidence="description")
+    if _ZERO_OR_ONE.search(base.description) and base.default in (0, 1, MISSING):
+        return replace(base, evidence="description")  # a flag, which no user says as a number
     low, high, evidence = _bounds_of(schema, base.type)
     if low is None and high is None and (clues.minimum is not None or clues.maximum is not None):
         low, high, evidence = clues.minimum, clues.maximum, "description"
+    if words.endswith("month") and base.type == "integer":
+        return replace(base, kind="integer", minimum=1, maximum=12, evidence="name")
+    if low is not None and low < 1 and (_AT_MOST.search(words) or clues.minimum == 1):
+        low = 1  # a page of nothing
     head = base.description.lower()
     numbers = base.type == "integer" and low is None and not re.search(r"\bpage\b", words)
     if numbers and not clues.unit and _NUMBER_OF_ONE.search(head):
@@ -211,6 +217,10 @@ def _of_number(
 
 
 _AXIS = re.compile(r"\b(?:lat|latitude|lon|lng|longitude)$")
+_ZERO_OR_ONE = re.compile(r"\b(?:set|equal|true|yes|on)\b[^.]{0,12}[`'\"]?\b[01]\b[`'\"]? ")
+_AT_MOST = re.compile(
+    r"\b(?:limit|(?:page|batch) size|per page|max(?:imum)? ?results|top|first|n)$"
+)
 _UNIX = re.compile(r"\bunix\b|\bepoch\b|seconds since|\b1970\b")
 _AT = re.compile(
     r"\b(?:[a-z]+ed|seen|sent) at$|\bts$|\btime ?stamp$|"
@@ -340,6 +350,7 @@ def _of_listed(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
     listed = tuple(each for each in clues.values if base.takes_single(each))
+    listed = () if any("[" in each for each in listed) else listed  # names of parameters
     own, _ = infer_kind_from_words(name, "")
     is_certain = own is not None and own.kind in ("identifier", "person_name", "place", "email")
     if base.type == "string" and re.match(r"(?:\w+ )?whether\b", base.description.lower()):
@@ -373,7 +384,9 @@ def _of_name(
     evidence = "name" if from_name else "description"
     if meant is None:  # it may be anything: said only where a value must be, as a plain name
         unknown = replace(base, guessed=True, evidence="type")
-        return replace(unknown, kind="identifier", topic="slug") if base.required else unknown
+        is_code = re.search(rf"\b(?:{kind_tables()['code']})$", name_words(name))
+        is_said = base.required and not is_code
+        return replace(unknown, kind="identifier", topic="slug") if is_said else unknown
     topic = meant.topic
     if topic == "query" and re.search(r"\b(?:surname|last name)\b", base.description.lower()):
         return replace(base, kind="person_name", topic="last", evidence="description")

@@ -176,7 +176,7 @@ def known_verbs() -> frozenset[str]:
 
 
 _NO_VERBS = frozenset(
-    {"the", "all", "there", "free", "which", "what", "{x}", "{a}", "{ns}", "{who}"}
+    {"the", "all", "there", "free", "next", "which", "what", "{x}", "{a}", "{ns}", "{who}"}
 )
 
 
