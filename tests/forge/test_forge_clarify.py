@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -30,7 +31,6 @@ from fctncalling.lab.canaries import canary_policies, play_canaries
 from fctncalling.lab.forge import command as forge_command
 from fctncalling.lab.forge.clarify_entries import clarify_entry
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.report.category_report import discriminate
 from fctncalling.lab.forge.single_turn.frames import ParameterFrame
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind
@@ -46,6 +46,9 @@ from fctncalling.lab.forge.twin_tasks import (
 )
 from fctncalling.lab.lint import lint_task
 from fctncalling.training.demonstrations import GroundTruthPolicy
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
+from likeness import discriminate
 
 NUM_TASKS = 100
 

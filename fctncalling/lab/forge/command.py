@@ -3,7 +3,7 @@
 No language model is used: function docs, questions and accepted values are composed
 from tables; the same seed makes the same file, byte for byte. A task that shares eight
 words in a row or its calls with an official one is thrown away and another takes its place. FILE
-holds answers and docs; FILE.ledger.jsonl says of every task where it comes from; FILE.report.html,
+holds answers and docs; FILE.ledger.jsonl says of every task where it comes from; FILE.report.md,
 with --report, sets the figures of forged and official tasks side by side.
 
 --api SPEC makes tasks of your own functions instead: a Python class, an OpenAPI document, an MCP
@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--layout", choices=("file", "bfcl"), default="file", help=layout)
     official = "official files that no task may resemble; default: where import-bfcl put them"
     add("--official_dir", type=Path, metavar="DIR", help=official)
-    report = "write FILE.report.html too: figures of the tasks beside those of the official ones"
+    report = "write FILE.report.md too: figures of the tasks beside those of the official ones"
     add("--report", action="store_true", help=report)
     add("--json", action="store_true", help="print JSON instead of text")
     add_own_arguments(parser)
@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
         text = _forge(files, settings, guard, args.jobs)
         report: dict[str, object] = {"output": str(args.output), **files.summary()}
         if args.report:
-            page = args.output.with_name(f"{args.output.name}.report.html")
+            page = args.output.with_name(f"{args.output.name}.report.md")
             write_report(args.output, guard.folder, page, files.summary())
             report["report"] = str(page)
             text += f"\nreport: {page}"
