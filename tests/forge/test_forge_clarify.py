@@ -28,7 +28,7 @@ from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import DONE, placeholder_value
 from fctncalling.lab.canaries import canary_policies, play_canaries
-from fctncalling.lab.forge import command as forge_command
+from fctncalling.lab.forge import bfcl_source
 from fctncalling.lab.forge.clarify_entries import clarify_entry
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.single_turn.frames import ParameterFrame
@@ -56,7 +56,7 @@ NUM_TASKS = 100
 @pytest.fixture(autouse=True)
 def no_official_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("official_data_folder", "user_data_folder"):
-        monkeypatch.setattr(forge_command, name, lambda: tmp_path / "none")
+        monkeypatch.setattr(bfcl_source, name, lambda: tmp_path / "none")
 
 
 @pytest.fixture(scope="module")
