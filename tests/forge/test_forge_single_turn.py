@@ -17,12 +17,11 @@ from fctncalling.data.validation import is_function_doc, is_task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer_texts
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.report.measures import (
+from fctncalling.lab.forge.measures import (
     OVERLAPPING,
     content_words,
     is_implied_number,
     measure_single_turn,
-    question_without_values,
     word_overlap,
 )
 from fctncalling.lab.forge.single_turn import CATEGORIES, single_turn_entry
@@ -235,21 +234,6 @@ def test_a_number_is_derived_where_the_question_does_not_hold_it() -> None:
     assert not is_implied_number(12000, "12,000 dollars")
     assert is_implied_number(0.03, "at 3 %")
     assert not is_implied_number(True, "with it")
-
-
-def test_a_skeleton_is_a_question_without_its_values() -> None:
-    def made(city: str, nights: int) -> Task:
-        question = [[{"role": "user", "content": f"A room in {city} for {nights} nights at 'Ox'."}]]
-        truth = [{"book": {"city": [city, "there"], "nights": [nights]}}]
-        return Task("simple_python_0", "simple_python", question, ground_truth=truth)
-
-    assert (
-        question_without_values(made("Lima", 3))
-        == question_without_values(made("New York", 12))
-        == "A room in _ for _ nights at _."
-    )
-    shares = measure_single_turn([made("Lima", 3), made("New York", 12)]).shares
-    assert shares["questions that recur but for their values"] == 1.0
 
 
 def test_the_form_that_the_user_says_is_the_first_one_accepted() -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn, SingleTurnTask
-from fctncalling.lab.forge.report.measures import content_words
+from fctncalling.lab.forge.measures import content_words
 from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, read_word_lists
 from fctncalling.lab.forge.single_turn.frames import Domain, FunctionTemplate, domains
 from fctncalling.lab.forge.single_turn.made_calls import (
