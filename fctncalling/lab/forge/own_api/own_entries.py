@@ -23,7 +23,7 @@ from fctncalling.lab.forge.forged_entry import (
     entry_task,
     user_answer,
 )
-from fctncalling.lab.forge.own_api.declined import out_of_scope_draft
+from fctncalling.lab.forge.own_api.declined import may_serve, out_of_scope_draft
 from fctncalling.lab.forge.own_api.drawn_call import (
     FEW_FUNCTIONS,
     OTHER_MIGHT_DO,
@@ -141,6 +141,9 @@ def _fault(api: AskableApi, entry: dict[str, Any], draft: RequestDraft) -> str |
     if draft.left_out:
         own = draft.frames[0].function
         scores = api.fit.scores(draft.question, (), [own, *offered])
+        words = [api.words[name] for name in offered]
+        if any(may_serve(each, api.words[own], draft.question) for each in words):
+            return OTHER_MIGHT_DO
         if any(scores[name] > MOST_ALIKE * scores[own] for name in offered):
             return OTHER_MIGHT_DO
     if not called or all(_tells_alone(api, frame, others) for frame in draft.frames):

@@ -191,7 +191,8 @@ def _of_number(
     if low is not None and low < 1 and (_AT_MOST.search(words) or clues.minimum == 1):
         low = 1  # a page of nothing
     head = base.description.lower()
-    numbers = base.type == "integer" and low is None and not re.search(r"\bpage\b", words)
+    is_count = re.search(r"\bpage\b", words) or _AT_MOST.search(words)
+    numbers = base.type == "integer" and low is None and not is_count
     if numbers and not clues.unit and _NUMBER_OF_ONE.search(head):
         return replace(base, kind="identifier", evidence="description")
     if numbers and re.search(r"\b(?:id|number|no|code)$", words):
@@ -223,7 +224,7 @@ _AT_MOST = re.compile(
 )
 _UNIX = re.compile(r"\bunix\b|\bepoch\b|seconds since|\b1970\b")
 _AT = re.compile(
-    r"\b(?:[a-z]+ed|seen|sent) at$|\bts$|\btime ?stamp$|"
+    r"\b(?:[a-z]+ed|seen|sent|expires?) at$|\bts$|\btime ?stamp$|"
     r"\b(?:before|after|since|until) (?:date|time)$"
 )
 _COUNT = re.compile(
@@ -284,6 +285,14 @@ def _of_client(
     if base.required:
         return None
     table, words = kind_tables(), name_words(name)
+    inner = schema.get("items") or schema
+    is_shape = re.search(table["answer_shape"], words)
+    if is_shape or ("enum" not in inner and re.search(table["answer_parts"], words)):
+        is_open = base.type in ("array", "string", "any") and not example_texts(inner)
+        if is_shape or (is_open and not clues.values):
+            return replace(base, kind="client", evidence="name")
+    if base.type in ("array", "dict", "boolean"):
+        return None
     by_name = re.search(rf"\b(?:{table['client']})$", words)
     if by_name or re.search(table["client_about"], first_clause(base.description)):
         return replace(base, kind="client", evidence="name" if by_name else "description")
@@ -350,7 +359,8 @@ def _of_listed(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
     listed = tuple(each for each in clues.values if base.takes_single(each))
-    listed = () if any("[" in each for each in listed) else listed  # names of parameters
+    is_list = all(re.search(r"[a-zA-Z0-9]", each) and "[" not in each for each in listed)
+    listed = listed if is_list else ()  # marks, or names of parameters
     own, _ = infer_kind_from_words(name, "")
     is_certain = own is not None and own.kind in ("identifier", "person_name", "place", "email")
     if base.type == "string" and re.match(r"(?:\w+ )?whether\b", base.description.lower()):
@@ -406,10 +416,10 @@ def _of_name(
 
 _IN_ORDER: tuple[Find, ...] = (
     _of_enum,
+    _of_client,
     _of_structure,
     _of_number,
     _of_format,
-    _of_client,
     _of_listed,
     _of_standard,
     _of_examples,

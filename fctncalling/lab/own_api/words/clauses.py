@@ -105,6 +105,7 @@ class ClauseRow:
     sentences: tuple[str, ...]
     literal: str  # how a text is written: plain, title, quoted
     of_change: bool  # only where something is changed: "to Tuesday instead"
+    is_clear: bool  # whether its forms say what a value is where an API has hundreds of parameters
 
     def usable(self, kind: ArgumentKind) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return (forms, sentences) that say what a value is: few values are clear alone."""
@@ -133,6 +134,7 @@ def _rows() -> tuple[ClauseRow, ...]:
             split_phrases(row.get("sentences", "")),
             row.get("literal", ""),
             row.get("of_change", False),
+            row.get("clear", False),
         )
         for row in word_table("clauses")["clause"]
     )
@@ -151,12 +153,14 @@ def verbatim_value(words: FunctionWords, name: str, value: Any, rng: Random) -> 
     kind = words.kinds[name]
     if isinstance(value, bool):
         return SaidValue(*said_flag(words, name, value, rng))
+    is_clear = words.method and (row := clause_row_of(words, name)) is not None and row.is_clear
     sort_of = _SORT_OF.match(kind.description.lower()) if kind.kind == "enum" else None
+    sort_of = None if is_clear else sort_of
     if sort_of and rng.random() < SORT_SHARE:
         form = rng.choice(("with a", "as a", "- a", "so that it is a"))
         form = f"{form} {{v}} {singular(sort_of[1])}{' -' if form == '- a' else ''}"
         return _filled(words, name, value, form, False, rng, "")
-    own = _of_listed_value(kind, value, rng)
+    own = None if is_clear else _of_listed_value(kind, value, rng)
     if own is not None:
         return own
     label = words.label(name)
@@ -166,11 +170,15 @@ def verbatim_value(words: FunctionWords, name: str, value: Any, rng: Random) -> 
         return SaidValue(rng.choice(ways).format(text), False)
     row = clause_row_of(words, name)
     forms, sentences = row.usable(kind) if row else ((), ())
-    if _is_new_value(words, name) and (not forms or rng.random() < NEW_VALUE_SHARE):
+    if (
+        _is_new_value(words, name)
+        and not is_clear
+        and (not forms or rng.random() < NEW_VALUE_SHARE)
+    ):
         sentence = rng.random() < 0.5
         form = rng.choice(NEW_VALUES[sentence])
         return _filled(words, name, value, form, sentence, rng, label)
-    if not forms or rng.random() < 0.12:
+    if not forms or (not is_clear and rng.random() < 0.12):
         told = {label, label.split(" ")[-1]} & {words.noun, words.noun.split(" ")[-1]}
         label = "data" if told and kind.kind == "object" else label
         form = rng.choice(_labelled_forms(kind, label, value, not forms))
@@ -289,7 +297,7 @@ def spoken_value_with_noun(words: FunctionWords, name: str, value: Any, rng: Ran
     if isinstance(value, list) or (kind.kind != "identifier" and not (bound and _is_text(kind))):
         return text
     nouns = words.thing_nouns() if name == words.primary else words.nouns(name)[:2]
-    needs_noun = not _tells_its_noun(kind)
+    needs_noun = bool(words.method) or not _tells_its_noun(kind)
     if nouns and not needs_noun:  # whose shape is one that people know
         named = with_optional_name(words, nouns[0], text, rng)
         if named != text:

@@ -26,6 +26,7 @@ from fctncalling.lab.own_api.words.operation import (
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
     base_verb,
+    is_plural,
     plural,
     singular,
     spaced_words,
@@ -166,7 +167,9 @@ class FunctionWords:
             # "/invoice/files/{invoice_id}", "/embedded/edit_url/{id}": no files are numbered
             told = spoken_name(f"{'/'.join(parts[:-1])} {self.sentence}")
             is_owner = bool(nouns) and re.search(rf"\b{re.escape(nouns[0])}s?\b", told)
-            is_owner = is_owner and not {*nouns[0].split()} & {*of_path.split()}
+            is_single = not is_plural(spoken_name(parts[-1]).split(" ")[-1]) and bool(nouns)
+            is_single = is_single and of_path not in nouns[0]
+            is_owner = (is_owner or is_single) and not {*nouns[0].split()} & {*of_path.split()}
             is_generic |= bool(nouns) and not re.search("[aeiouy]", nouns[0])  # "tmpl"
             if is_generic:
                 nouns = [of_path, *nouns]

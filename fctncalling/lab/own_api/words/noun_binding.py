@@ -131,9 +131,10 @@ class NounBinding:
         is_new = self._sort == "make" and last is None
         whole = singular(" ".join(words).lower())
         phrases = {singular(" ".join(without_fill(each)).lower()) for each in behind}
-        if last and whole not in last.nouns and phrases & {*last.nouns}:
-            in_path.remove(last)
-            last = None
+        for each in [*in_path]:
+            if whole not in each.nouns[:1] and phrases & {*each.nouns[:1]}:
+                in_path.remove(each)
+        last = last if last in in_path else None
         if many and not (last and whole in last.nouns):
             return None
         for each in [*([last] if last else []), *(in_path[::-1] or self._open.values())]:

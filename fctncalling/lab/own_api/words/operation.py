@@ -143,6 +143,10 @@ def read_operation(
     if not segments:
         return None
     sort = _sort_of(verb, method)
+    if sort == "search" and not content(segments[0][1]):
+        behind = segments[1][0] if len(segments) > 1 else "by"
+        if behind in ("by", "with"):  # "search by title"
+            verb, sort, segments = "run", "other", [("", ["a", "search"])]
     verb, segments = _object_first(verb, segments, sort, path)
     place, words = segments[0]
     if place or not words:
@@ -225,7 +229,8 @@ def _segments(words: list[str]) -> tuple[str, list[Segment]]:
     verb, at = base_verb(words[0]), 1
     if len(words) > 3 and words[1] in ("or", "and") and base_verb(words[2]) in known_verbs():
         verb, at = f"{verb} and {base_verb(words[2])}" if words[1] == "and" else verb, 3
-    if at < len(words) - 1 and words[at] in PARTICLES - {"in", "on"}:
+    is_stock = words[at : at + 2] == ["back", "in"]
+    if at < len(words) - 1 and words[at] in PARTICLES - {"in", "on"} and not is_stock:
         verb, at = f"{verb} {words[at]}", at + 1
     segments: list[Segment] = [("", [])]
     for index, word in enumerate(words[at:], at):

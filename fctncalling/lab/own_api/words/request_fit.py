@@ -171,9 +171,10 @@ def _asked(text: str, values: Iterable[Any]) -> set[str]:
 
 
 def _value_words(value: Any) -> Iterator[str]:
-    """Yield the words of a value, of all its parts."""
+    """Yield the words of a value, of all its parts and the names of these."""
     if isinstance(value, Mapping):
-        for each in value.values():
+        for name, each in value.items():
+            yield from spoken_name(name).split()
             yield from _value_words(each)
     elif isinstance(value, list | tuple):
         for each in value:

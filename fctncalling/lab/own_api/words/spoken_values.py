@@ -25,7 +25,7 @@ HOURS = "twelve one two three four five six seven eight nine ten eleven".split()
 _SUFFIXES = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
 _DATE_FORMS = (
     "yyyy-MM-dd | yyyy-MM-dd | d MMMM y | d MMMM y | MMMM d, y | 'the' {o} 'of' MMMM y"
-    " | MMMM {o}, y | MMMM {o} y | d MMM y | MMM d, y | MMM {o} y | dd.MM.yyyy | d.M.y"
+    " | MMMM {o}, y | MMMM {o} y | d MMM y | MMM d, y | MMM {o} y"
     " | EEEE, d MMMM y | EEEE MMMM d, y | EEEE 'the' {o} 'of' MMMM y"
 ).split(" | ")
 """Unicode's patterns; {o} is the day's ordinal."""
@@ -42,7 +42,7 @@ def spoken_date(day: datetime.date, rng: Random) -> str:
     if day.day <= len(ORDINALS):
         forms += [f"'the {ORDINALS[day.day - 1]} of' MMMM y"] * 2
     if day.day > 12:
-        forms += ["d/M/y", "M/d/y"]
+        forms += ["d/M/y", "M/d/y", "dd.MM.yyyy", "d.M.y"]
     return date_in_form(day, rng.choice(forms))
 
 
@@ -110,18 +110,28 @@ def _said(kind: ArgumentKind, value: Any, rng: Random) -> str:
 def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
     """Return the words of a listed value: itself, and those that fit none of the other values."""
     plain = str(value).replace("_", " ").replace("-", " ") if " " not in str(value) else str(value)
-    if sum(_small(each) == _small(value) for each in kind.values) > 1:
+    if re.match(r"-[a-z]", str(value)) and str(value)[1:] in kind.values:
+        return [f"{spaced_words(str(value))} in descending order"]
+    if sum(_small(each) == _small(value) for each in kind.values if each != f"-{value}") > 1:
         return [str(value)]  # only its letters tell it from another
     if kind.topic in STANDARDS:
         return [str(value), *STANDARDS[kind.topic].says(str(value))]
+    if re.search(r"\w[.:/]\w|[\[\]{}]", str(value)):
+        return [str(value)]  # a path or another code
     is_shouted = re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", str(value)) is not None
     if is_shouted:
         plain = plain.lower()
     elif not re.search(r"[a-z]", str(value)) or re.search(r"\d", str(value)):
         return [str(value)]  # codes are said as they are
+    words = _row(value).get("words", ())
+    if len(plain) < 5 and words and words[0].startswith(plain):
+        return [*words]  # "ascending" for asc
     is_code = len(plain) < 3  # which people rarely say
     found = [plain] if is_code else [plain, plain]
-    for word in _row(value).get("words", ()):
+    about = kind.description.lower()
+    for word in words:
+        if word.startswith("the ") and word.split(" ")[-1] not in about:
+            continue  # "the ordinary service" of a notification
         if not any(_shares(word, other) for other in kind.values if other != value):
             found += [word] * (4 if is_code else 1)
     return found
