@@ -195,6 +195,7 @@ def _mentioned(words: FunctionWords, rng: Random) -> list[str]:
     """Return the parameters that a request mentions."""
     needed = [name for name, kind in words.kinds.items() if kind.required]
     optional = [n for n, kind in words.kinds.items() if not kind.required and kind.can_be_asked]
+    optional = [n for n in optional if len(words.kinds[n].values) != 1 or not words.method]
     chosen = [name for name in optional if rng.random() < _share(words.kinds[name])]
     chosen = rng.sample(chosen, min(len(chosen), _MOST_OPTIONAL))
     changes = words.verb in CHANGES and len(needed) < 2

@@ -261,6 +261,8 @@ def _same_thing(
     before = api.words[calls[-1].function]
     if before.primary != words.primary or before.doc.name == function:
         return None
+    if words.method and before.thing_nouns()[:1] != words.thing_nouns()[:1]:
+        return None  # each thing has an `id`
     return {words.primary: calls[-1].arguments[words.primary]}
 
 

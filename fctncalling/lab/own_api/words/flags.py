@@ -8,6 +8,7 @@ from random import Random
 from fctncalling.lab.own_api.words.doc_sentence import first_sentence, known_verbs
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.vocabulary import (
+    PREPOSITIONS,
     base_verb,
     spaced_words,
     split_phrases,
@@ -52,7 +53,8 @@ def has_flag_words(words: FunctionWords, name: str) -> bool:
     if _of_table(words, name, True) or _of_description(words, name, True):
         return True
     spoken = re.sub(r"^(?:is|should|do|does|be) ", "", spaced_words(name))
-    return " " in spoken or bool(_ADJECTIVE.match(spoken))
+    is_state = re.search(r"(?:ed|able|ible|ive|only)$", spoken) is not None
+    return is_state or (" " in spoken and spoken.split(" ")[0] not in PREPOSITIONS)
 
 
 def _of_table(words: FunctionWords, name: str, value: bool) -> list[str]:
@@ -72,7 +74,9 @@ def _of_description(words: FunctionWords, name: str, value: bool) -> list[str]:
         return [f"~only {shown[1]}"] if value else []
     if found := _WISH.match(low):
         things = "|".join(map(re.escape, words.thing_nouns()))  # "archive a block": the one named
-        return _wished(re.sub(rf"\b(?:an?|the|this) (?:{things})(?=\.?$)", "it", found[1]), value)
+        wish = re.sub(rf"\b(?:an?|the|this) (?:{things})(?=\.?$)", "it", found[1])
+        is_other = words.method and re.search(r"^\w+ an? \w+\.?$", wish)  # of another document
+        return [] if is_other else _wished(wish, value)
     consequence = _IF_TRUE.match(low)
     stated = consequence or _STATED.match(low)
     clause = stated[1] if stated else low

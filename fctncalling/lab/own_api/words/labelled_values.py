@@ -111,6 +111,10 @@ def _leaves(
     else:
         if isinstance(value, list):
             label = singular(label) if len(value) == 1 else plural(singular(label))
+        elif (
+            is_plural(label.split(" ")[-1]) and kind.kind not in _NUMBERS and "," not in str(value)
+        ):
+            label = singular(label)
         inner = kind.item or kind
         text = spoken_value(kind, value, rng)
         is_prose = kind.kind == "free_text" and len(text.split()) > 3
@@ -168,6 +172,8 @@ def said_values(
     found: list[SaidValue] = []
     labelled: list[LabelledValue] = []
     for name, value in arguments.items():
+        if str(value) in arguments and words.kinds[name].values:
+            continue  # names the form that is said
         row = clause_row_of(words, name)
         if isinstance(value, bool) or (row is not None and row.is_clear):
             found.append(verbatim_value(words, name, value, rng))
@@ -176,6 +182,7 @@ def said_values(
         label = noun if label in _GENERIC and noun != "one" else label
         leaves = _leaves(words.kinds[name], value, label, rng, _repeated(words))
         labelled += [LabelledValue(_told(words, e), e.text, e.kind) for e in leaves]
+    found.sort(key=lambda each: "order" in each.text.split())  # "sorted by name in ... order"
     if labelled:
         found.insert(0, _together(words, labelled, mood, rng))
     return found

@@ -198,7 +198,7 @@ class NounBinding:
         low = [each.lower() for each in words]
         any_one = low[:1] and (low[0] in INDEFINITE or {*low} & _ANY_ONE)
         users = any(re.match(r"users?['\u2019]s?$", each) for each in low)
-        said = singular(" ".join(kept).lower())
+        said = singular(" ".join(kept).lower().replace("-", ""))
         is_bound = said in self.nouns.values() or said.split(" ")[-1:] == ["once"]
         return bool(any_one) or users or is_bound or bool({said, *said.split()} & self._said_apart)
 

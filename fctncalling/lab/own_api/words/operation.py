@@ -283,7 +283,7 @@ def _object_first(
     telling = content(segments[0][1])
     if sort != "make" and len(segments) > 1 and len(telling) == 1:
         aspect, place = telling[0], segments[1][0]
-        if (aspect in LISTS and sort == "look") or (
+        if (aspect in LISTS and sort == "look" and place == "of") or (
             aspect in _ASPECTS and place in ("of", "about", "on")
         ):
             return verb, [("", segments[1][1]), *segments[2:]]
