@@ -50,8 +50,9 @@ def said_flag(words: FunctionWords, name: str, value: bool, rng: Random) -> tupl
 
 def has_flag_words(words: FunctionWords, name: str) -> bool:
     """Return whether a flag has a wording but "total: yes"."""
-    if _of_table(words, name, True) or _of_description(words, name, True):
-        return True
+    told = _of_table(words, name, True) or _of_description(words, name, True)
+    if told:  # "delete a block" of another document is no word of a page's
+        return not any(re.search(r"^~?and (?:please )?\w+ an? \w+$", each) for each in told)
     spoken = re.sub(r"^(?:is|should|do|does|be) ", "", spaced_words(name))
     is_state = re.search(r"(?:ed|able|ible|ive|only)$", spoken) is not None
     return is_state or (" " in spoken and spoken.split(" ")[0] not in PREPOSITIONS)
@@ -74,9 +75,7 @@ def _of_description(words: FunctionWords, name: str, value: bool) -> list[str]:
         return [f"~only {shown[1]}"] if value else []
     if found := _WISH.match(low):
         things = "|".join(map(re.escape, words.thing_nouns()))  # "archive a block": the one named
-        wish = re.sub(rf"\b(?:an?|the|this) (?:{things})(?=\.?$)", "it", found[1])
-        is_other = words.method and re.search(r"^\w+ an? \w+\.?$", wish)  # of another document
-        return [] if is_other else _wished(wish, value)
+        return _wished(re.sub(rf"\b(?:an?|the|this) (?:{things})(?=\.?$)", "it", found[1]), value)
     consequence = _IF_TRUE.match(low)
     stated = consequence or _STATED.match(low)
     clause = stated[1] if stated else low
@@ -126,7 +125,7 @@ def _of_name(words: FunctionWords, name: str, value: bool) -> list[str]:
         return [f"make it {spoken}"] if value else [f"it should not be {spoken}"]
     on, yes = ("on", "yes") if value else ("off", "no")
     if words.method:
-        is_switch = " " not in spoken
+        is_switch = spoken in ("state", "status", "value", "enabled", "active", "on")
         if rest and _ADJECTIVE.match(spoken.split(" ")[-1]):  # "email required"
             return [f"~with {spoken}"] if value else [f"~without {spoken}"]
         return [f"turn it {on}"] if is_switch else [f"~with {spoken} turned {on}"]
