@@ -9,13 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from fctncalling.checkers import check
-from fctncalling.checkers.clarify import (
-    GUESSED,
-    NEEDLESS_QUESTION,
-    ClarifyRecord,
-    is_mentioned,
-    split_words,
-)
+from fctncalling.checkers.clarify import ClarifyRecord, is_mentioned, split_words
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.users.known_values import known_values
@@ -27,7 +21,8 @@ from fctncalling.lab.forge.forged_entry import (
     entry_task,
     user_answer,
 )
-from fctncalling.lab.forge.single_turn.entries import UnprovenTask, difficulty, proof_fault
+from fctncalling.lab.forge.proof import UnprovenTask, proof_fault, question_fault
+from fctncalling.lab.forge.single_turn.entries import difficulty
 from fctncalling.lab.forge.twin_tasks import (
     ClarifyDraft,
     Twins,
@@ -95,12 +90,8 @@ def clarify_proof_fault(task: Task, draft: ClarifyDraft) -> str | None:
     if fault := proof_fault(replace(task, category="multiple")):
         return fault
     record = _record(task)
-    silent = check(task, ClarifyRecord(record, 0)).error_type
-    if silent != (GUESSED if draft.is_open else None):
-        return f"calls without a question are {silent or 'valid'}"
-    needless = check(task, ClarifyRecord(record, 1 + draft.is_open)).error_type
-    if needless != NEEDLESS_QUESTION:
-        return f"a question too many is {needless or 'valid'}"
+    if fault := question_fault(task, record, is_open=draft.is_open):
+        return fault
     name = draft.parameter.name
     for other in draft.candidates[1:]:
         [(function, arguments)] = record[0].items()

@@ -14,6 +14,7 @@ from typing import Any
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.offers import FunctionOffers
+from fctncalling.lab.own_api.english import singular
 from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
@@ -27,7 +28,7 @@ from fctncalling.lab.own_api.words.frames import (
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.request_fit import RequestFit
-from fctncalling.lab.own_api.words.vocabulary import singular, spaced_words
+from fctncalling.lab.own_api.words.vocabulary import spaced_words
 from fctncalling.specification.api import OwnApi
 
 OTHER_MIGHT_DO = "another function might do"

@@ -19,11 +19,11 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     draw_call,
     draw_frame,
 )
+from fctncalling.lab.own_api.english import NUMBERS, plural, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import verbatim_value
 from fctncalling.lab.own_api.words.frames import RequestFrame, act_families
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.read_back import NUMBERS
 from fctncalling.lab.own_api.words.request_text import (
     ParallelValues,
     SaidCall,
@@ -32,7 +32,7 @@ from fctncalling.lab.own_api.words.request_text import (
     said_call,
 )
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
-from fctncalling.lab.own_api.words.vocabulary import plural, register_table_phrases, with_article
+from fctncalling.lab.own_api.words.vocabulary import register_table_phrases
 
 _SAID_BEHIND = frozenset({"boolean", "array", "object", "one_of"})
 _LIKEWISE_SHARE, _LISTED_SHARE = 0.3, 0.3

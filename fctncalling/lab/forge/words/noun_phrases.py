@@ -27,8 +27,7 @@ from fctncalling.lab.forge.words.literals import (
     quote_text,
 )
 from fctncalling.lab.forge.words.turn_check import PlanFacts, place_in_result, result_key
-
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+from fctncalling.lab.own_api.english import ORDINALS
 
 UNCOUNTED = frozenset(
     "number precision amount price percent share_count line_count gallons liters miles meters "

@@ -13,7 +13,8 @@ from typing import Any, cast
 
 from fctncalling.lab.forge.forged_entry import atoms
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value, parse_result
-from fctncalling.lab.forge.words.literals import MONTHS, parsed_date
+from fctncalling.lab.forge.words.literals import parsed_date
+from fctncalling.lab.own_api.english import MONTHS
 
 _NUMBER = re.compile(r"(?<![\w.])-?\$?-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w])")
 _MONTH = "|".join(f"{name}|{name[:3]}" for name in MONTHS)

@@ -13,21 +13,19 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
+from fctncalling.lab.own_api.english import ordinal, singular
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.scalar_kind import may_name_creator, parse_moment
 from fctncalling.lab.own_api.kinds.value_tables import value_table
 from fctncalling.lab.own_api.words.flags import said_flag
 from fctncalling.lab.own_api.words.function_words import PEOPLE, FunctionWords
 from fctncalling.lab.own_api.words.spoken_values import (
-    date_in_form,
     enum_value_clauses,
-    ordinal,
     spoken_value,
 )
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
     register_table_phrases,
-    singular,
     spaced_words,
     split_phrases,
     word_table,
@@ -356,7 +354,7 @@ def said_span(
     kind, first, last = words.kinds[pair[0]], arguments[pair[0]], arguments[pair[1]]
     if kind.kind == "date" and (month := month_spanned_by_dates(first, last, kind.format)):
         told = ("in {m}", "in {m}", "of {m}", "from all of {m}", "in the course of {m}")
-        return SaidValue(rng.choice(told).replace("{m}", date_in_form(month, "MMMM y")), False)
+        return SaidValue(rng.choice(told).replace("{m}", f"{month:%B %Y}"), False)
     one, two = spoken_value(kind, first, rng), spoken_value(words.kinds[pair[1]], last, rng)
     if kind.kind == "time":
         one, two = _once_told(one, two)

@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from random import Random
 
+from fctncalling.lab.own_api.english import base_verb
 from fctncalling.lab.own_api.words.doc_sentence import first_sentence, known_verbs
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.vocabulary import (
-    base_verb,
-    spaced_words,
-    split_phrases,
-    word_table,
-)
+from fctncalling.lab.own_api.words.vocabulary import spaced_words, split_phrases, word_table
 
 _TRUE = r"[`'\"]?true[`'\"]?"
 _WISH = re.compile(

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc
+from fctncalling.lab.own_api.english import plural, singular, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.doc_sentence import (
     PARTICLES,
@@ -25,11 +26,8 @@ from fctncalling.lab.own_api.words.operation import (
 )
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
-    plural,
-    singular,
     spaced_words,
     spoken_name,
-    with_article,
     word_table,
 )
 

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
 from functools import cache
 
+from fctncalling.lab.own_api.english import MONTHS, NUMBERS, ORDINALS
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.scalar_kind import MOMENTS, parse_moment
 from fctncalling.lab.own_api.kinds.standards import STANDARDS
 from fctncalling.lab.own_api.words.vocabulary import word_table
 
-NUMBERS: Sequence[str] = (
-    "zero one two three four five six seven eight nine ten eleven twelve".split()
-)
 _NUMBER = re.compile(r"[^\w\s-]?(-?\d[\d, ]*(?:\.\d+)?)(?![\d.])")
 _IN_WORDS = re.compile(rf"({'|'.join(NUMBERS)}|an?|half an?)( and a half)?\b")
 _DAY = re.compile(
     r"(?:[A-Z][a-z]+day,? )?(?:the )?(?:(\d{1,2})(?:st|nd|rd|th)?|(\w+))(?: of)? "
-    r"([A-Z][a-z]{2,8}) (\d{4})"
+    r"([A-Z][a-z]{2,8}),? (\d{4})"
 )
 _MONTH_FIRST = re.compile(
-    r"(?:[A-Z][a-z]+day,? )?([A-Z][a-z]{2,8}) (?:(\d{1,2})(?:st|nd|rd|th)?,? )?(\d{4})"
+    r"(?:[A-Z][a-z]+day,? )?([A-Z][a-z]{2,8}) (?:the )?(?:(\d{1,2})(?:st|nd|rd|th)?,? )?(\d{4})"
 )
-_MONTHS: Sequence[str] = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_ORDINALS: Sequence[str] = (
-    "zeroth first second third fourth fifth sixth seventh eighth ninth tenth".split()
-)
+_MONTHS = [month[:3].lower() for month in MONTHS]
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))? ?(am|pm)?")
 _CLOCK_IN_WORDS = re.compile(
     r"(half past |a quarter past |a quarter to )?(\w+)( thirty| o'clock)? in the "
@@ -110,7 +104,7 @@ def _day(text: str, kind: str) -> datetime.datetime | None:
         return datetime.datetime(year, two if both[0] else one, one if both[0] else two)
     if found := _DAY.fullmatch(text):
         word = found[2]
-        number = int(found[1]) if found[1] else _ORDINALS.index(word) if word in _ORDINALS else 0
+        number = int(found[1]) if found[1] else ORDINALS.index(word) + 1 if word in ORDINALS else 0
         name, in_year = found[3], found[4]
     elif found := _MONTH_FIRST.fullmatch(text):
         number = int(found[2]) if found[2] else int(kind == "month")
