@@ -33,9 +33,10 @@ from fctncalling.lab.forge.words.grammar import (
     patterns,
     sentence,
 )
-from fctncalling.lab.forge.words.literals import date_text, mark_literal, parsed_date
+from fctncalling.lab.forge.words.literals import date_text, mark_literal
 from fctncalling.lab.forge.words.sentences import Persona, repeats_words, with_aim
 from fctncalling.lab.forge.words.turn_check import text_mentions
+from fctncalling.lab.own_api.english import read_day
 
 REQUEST_FORMS = SENTENCE_MOODS[:6]
 REQUESTS = random_requests(80)
@@ -174,7 +175,7 @@ def test_the_check_reads_numbers_dates_and_texts(text: str, said: object, expect
 
 def test_every_spoken_date_is_read_back() -> None:
     draw = random.Random(5)
-    day = parsed_date("2026-05-03")
+    day = read_day("2026-05-03")
     assert day is not None
     texts = {date_text(day, draw) for _ in range(200)}
     assert len(texts) >= 9

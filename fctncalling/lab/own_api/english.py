@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 MONTHS: Sequence[str] = (
     "January February March April May June July August September October November December".split()
@@ -142,6 +143,45 @@ def date_forms(day: datetime.date) -> list[str]:
         f"{day.day} {day:%b} {year}",
         f"{month} the {nth}, {year}",
     ]
+
+
+_MONTH = "|".join(f"{month}|{month[:3]}" for month in MONTHS)
+_NTH = rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th)?|(?P<word>{'|'.join(ORDINALS)})"
+_DAYS = [
+    re.compile(rf"\b{pattern}\b")
+    for pattern in (
+        rf"(?:{_NTH})(?: of)? (?P<month>{_MONTH}),? (?P<year>\d{{4}})",
+        rf"(?P<month>{_MONTH}) (?:the )?(?:{_NTH}),? (?P<year>\d{{4}})",
+        r"(?P<year>\d{4})[-/](?P<number>\d\d)[-/](?P<day>\d\d)",
+    )
+]
+_BEFORE_DAY = re.compile(r"^(?:[A-Z][a-z]+day,? )?(?:the )?")
+
+
+def days_in_text(text: str) -> Iterator[datetime.date]:
+    """Yield the days that a text writes with their month's name, or the year first."""
+    for pattern in _DAYS:
+        yield from filter(None, map(_day, pattern.finditer(text)))
+
+
+def _day(found: re.Match[str]) -> datetime.date | None:
+    parts = found.groupdict()
+    month = parts.get("number") or _SHORT_MONTHS.index(parts["month"][:3]) + 1
+    day = parts["day"] or ORDINALS.index(parts["word"]) + 1
+    try:
+        return datetime.date(int(parts["year"]), int(month), int(day))
+    except ValueError:  # February 31
+        return None
+
+
+_SHORT_MONTHS = [month[:3] for month in MONTHS]
+
+
+@lru_cache(4096)
+def read_day(text: str) -> datetime.date | None:
+    """Return the day that a text is; None for any other text."""
+    plain = _BEFORE_DAY.sub("", text)
+    return next((_day(day) for each in _DAYS if (day := each.fullmatch(plain))), None)
 
 
 def enumerated(texts: Sequence[str], conjunction: str = " and ") -> str:

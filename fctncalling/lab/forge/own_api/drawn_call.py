@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from random import Random
 from typing import Any
 
@@ -244,6 +244,7 @@ def _keep_conditions(
             arguments[name] = _value(api, kind, rng)
 
 
+@cache
 def _condition(words: FunctionWords, name: str) -> tuple[str, Any] | None:
     about = words.kinds[name].description.lower()
     for other, kind in words.kinds.items():

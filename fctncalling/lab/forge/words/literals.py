@@ -7,17 +7,13 @@ sentence (capitals, articles, slips of the pen) leaves values alone.
 from __future__ import annotations
 
 import re
-from datetime import date, datetime
-from functools import lru_cache
+from datetime import date
 from random import Random
 from typing import Any
 
 from fctncalling.lab.own_api.english import date_forms, enumerated
 
 OPEN, CLOSE = "\ue000", "\ue001"
-_SPOKEN = ("%Y-%m-%d", "%B %d, %Y", "%d %B %Y", "%B %dth, %Y", "%Y/%m/%d", "%m/%d/%Y")
-_YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
-_ORDINAL_SUFFIX = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b")
 
 
 def mark_literal(text: str) -> str:
@@ -54,20 +50,6 @@ def money_text(value: Any, draw: Random) -> str:
         comma = f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
         forms += [f"${comma}", f"{comma} dollars"]
     return draw.choice(forms)
-
-
-@lru_cache(4096)
-def parsed_date(text: str) -> date | None:
-    """Return the date that a text writes in one of the usual forms, None for any other text."""
-    if len(text) > 24 or not _YEAR.search(text):
-        return None
-    plain = _ORDINAL_SUFFIX.sub("", text.strip())
-    for form in _SPOKEN:
-        try:
-            return datetime.strptime(plain, form).date()
-        except ValueError:
-            continue
-    return None
 
 
 def date_text(day: date, draw: Random) -> str:

@@ -136,6 +136,7 @@ def _rows() -> tuple[ClauseRow, ...]:
     )
 
 
+@cache
 def clause_row_of(words: FunctionWords, name: str) -> ClauseRow | None:
     """Return the first row of the table that is for a parameter; None where none is."""
     sort = words.operation.sort if words.operation else "other"
@@ -316,6 +317,7 @@ _PART_OF_DAY = (" in the morning", " in the afternoon", " in the evening", " am"
 SAID_TOGETHER_SHARE = 0.6
 
 
+@cache
 def ordered_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     """Return pairs of parameters of which one is before the other."""
     return [
@@ -323,6 +325,7 @@ def ordered_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     ]
 
 
+@cache
 def span_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     """Return pairs of parameters that are the two ends of something: of time, of a way."""
     found: list[tuple[str, str]] = []
