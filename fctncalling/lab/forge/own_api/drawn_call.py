@@ -144,46 +144,57 @@ _TRIES = 60
 
 @dataclass(frozen=True)
 class DrawnCall:
-    """A function, its values, and what is accepted of each parameter."""
+    """Call of a function."""
 
-    function: str
+    words: FunctionWords
     arguments: Mapping[str, Any]
-    truth: Mapping[str, Any]
+
+    @property
+    def function(self) -> str:
+        """The function's name."""
+        return self.words.doc.name
+
+    @cached_property
+    def truth(self) -> dict[str, Any]:
+        """What is accepted of each parameter: what goes unsaid stays out or has its default."""
+        truth: dict[str, Any] = {}
+        for name, kind in self.words.kinds.items():
+            if name in self.arguments:
+                truth[name] = kind.accepted(self.arguments[name])
+            elif len(unsaid := kind.accepted_unsaid()) > 1:
+                truth[name] = unsaid
+        return truth
 
     def accepted(self) -> dict[str, dict[str, Any]]:
         """Return the call as a ground truth lists it."""
-        return {self.function: dict(self.truth)}
+        return {self.function: self.truth}
 
 
 def draw_call(
-    api: AskableApi, function: str, rng: Random, given: Mapping[str, Any] | None = None
+    api: AskableApi,
+    function: str,
+    rng: Random,
+    given: Mapping[str, Any] | None = None,
+    known: Mapping[str, Any] | None = None,
 ) -> DrawnCall:
-    """Return a call with drawn values, those given kept; NoTaskDrawn where none fits."""
-    words = api.words[function]
+    """Return a call with drawn values; NoTaskDrawn where none fits.
+
+    given: values that it has; known: values of parameters that it may or may not mention.
+    """
+    words, given, known = api.words[function], given or {}, known or {}
     names = _mentioned(words, rng)
     arguments: dict[str, Any] = {}
     for name in words.kinds:
-        if given is not None and name in given:
+        if name in given:
             arguments[name] = given[name]
         elif name in names:
-            arguments[name] = _value(api, words.kinds[name], rng)
+            arguments[name] = known[name] if name in known else _value(api, words.kinds[name], rng)
     _keep_conditions(api, words, arguments, rng)
     _put_in_order(words, arguments)
     _make_whole_month(api, words, arguments, rng)
     _match_mail(arguments, words)
     _require_apart(words, arguments)
-    return DrawnCall(function, arguments, accepted_arguments(words, arguments))
-
-
-def accepted_arguments(words: FunctionWords, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is accepted of each parameter: what goes unsaid stays out or has its default."""
-    truth: dict[str, Any] = {}
-    for name, kind in words.kinds.items():
-        if name in arguments:
-            truth[name] = kind.accepted(arguments[name])
-        elif len(unsaid := kind.accepted_unsaid()) > 1:
-            truth[name] = unsaid
-    return truth
+    return DrawnCall(words, arguments)
 
 
 def _mentioned(words: FunctionWords, rng: Random) -> list[str]:

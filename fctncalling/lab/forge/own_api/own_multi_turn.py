@@ -26,7 +26,7 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     draw_call,
     draw_frame,
 )
-from fctncalling.lab.forge.own_api.own_single_turn import call_with_arguments, with_back_reference
+from fctncalling.lab.forge.own_api.own_single_turn import with_back_reference
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value, copy_argument
 from fctncalling.lab.forge.replay import call_places, changed_replay, replay
 from fctncalling.lab.own_api.english import singular
@@ -93,10 +93,8 @@ class StatefulConversation:
             kinds = self.api.words[function].kinds.items()
             self._there[function] = {name: _things(name, kind, self.state) for name, kind in kinds}
         found = self._there[function].items()
-        there = {name: self.rng.choice(each) for name, each in found if each} | dict(given or {})
-        call = draw_call(self.api, function, self.rng)
-        kept = {n: v for n, v in there.items() if n in call.arguments or n in (given or ())}
-        return draw_call(self.api, function, self.rng, kept)
+        there = {name: self.rng.choice(each) for name, each in found if each}
+        return draw_call(self.api, function, self.rng, given, there)
 
 
 def multi_turn_draft(api: AskableApi, rng: Random, function: str) -> RequestDraft:
@@ -154,7 +152,7 @@ def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
         if not names:
             continue
         name = rng.choice(names)
-        look_up = call_with_arguments(talk.api.words[finder], {parameter: name})
+        look_up = DrawnCall(talk.api.words[finder], {parameter: name})
         [result] = talk.results(look_up)
         wanted = {
             each: found[0]
@@ -260,7 +258,7 @@ def _alternatives(
             continue
         name = talk.rng.choice(differing)
         value = second.arguments[name]
-        second = call_with_arguments(words, {**first.arguments, name: value})
+        second = DrawnCall(words, {**first.arguments, name: value})
         before, after = talk.results(first, second)
         if _is_refused(before) is is_refused and (not is_refused or not _is_refused(after)):
             return first, second, str(spoken_value(words.kinds[name], value, talk.rng))

@@ -15,7 +15,6 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     AskableApi,
     DrawnCall,
     RequestDraft,
-    accepted_arguments,
     draw_call,
     draw_frame,
 )
@@ -74,14 +73,14 @@ def _several_things(api: AskableApi, rng: Random, function: str) -> RequestDraft
     for _ in range(rng.choice((1, 1, 1, 1, 2))):
         other = draw_call(api, function, rng, first.arguments).arguments
         fresh = draw_call(api, function, rng).arguments[primary]
-        calls.append(call_with_arguments(words, {**other, primary: fresh}))
+        calls.append(DrawnCall(words, {**other, primary: fresh}))
     things = [call.arguments[primary] for call in calls]
     if len(set(map(str, things))) < len(things) or not all(isinstance(e, str) for e in things):
         raise NoTaskDrawn("the same thing twice")
     sorts = {words.kinds[name].kind for name in first.arguments}
     if sorts & _OF_ONE and len(first.arguments) > 1:
         raise NoTaskDrawn("says what belongs to one thing alone")
-    calls = [call_with_arguments(words, {**first.arguments, primary: each}) for each in things]
+    calls = [DrawnCall(words, {**first.arguments, primary: each}) for each in things]
     frame = draw_frame(api, first, rng)
     if rng.random() < _LIKEWISE_SHARE:
         return RequestDraft(_and_likewise(words, frame, first, things[1:], rng), calls, [frame])
@@ -134,7 +133,7 @@ def _each_with_its_own(api: AskableApi, rng: Random, function: str) -> RequestDr
             raise NoTaskDrawn("its place is not told")
         place = f"{at[1]} {spoken_value(words.kinds[name], value, rng)}" if at else beside.text
         parts.append(place)
-    second = call_with_arguments(words, {name: other.arguments[name] for name in changed})
+    second = DrawnCall(words, {name: other.arguments[name] for name in changed})
     said = said_call(words, frame, first.arguments, rng)
     if said.sentences or "?" in said.phrase:
         raise NoTaskDrawn("says more behind")
@@ -168,11 +167,6 @@ def _announced(words: FunctionWords, count: int, rng: Random) -> str:
     return rng.choice((*named, *both, f"these {number}"))
 
 
-def call_with_arguments(words: FunctionWords, arguments: dict[str, Any]) -> DrawnCall:
-    """Return a call of given values."""
-    return DrawnCall(words.doc.name, arguments, accepted_arguments(words, arguments))
-
-
 def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> RequestDraft:
     """Return one phrase for two calls that differ in a listed value: "once as a, once as b"."""
     words = api.words[function]
@@ -190,9 +184,9 @@ def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> RequestDraf
     name = rng.choice(listed)
     first = draw_call(api, function, rng)
     values = rng.sample(list(words.kinds[name].values), 2)
-    calls = [call_with_arguments(words, {**first.arguments, name: each}) for each in values]
+    calls = [DrawnCall(words, {**first.arguments, name: each}) for each in values]
     rest = {key: value for key, value in first.arguments.items() if key != name}
-    frame = draw_frame(api, DrawnCall(function, rest, {}), rng)
+    frame = draw_frame(api, DrawnCall(words, rest), rng)
     said = said_call(words, frame, rest, rng)
     one, two = (str(each).replace("_", " ") for each in values)
     label = words.label(name)
