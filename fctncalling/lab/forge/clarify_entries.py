@@ -17,7 +17,6 @@ from fctncalling.envs.users.rule_user import REGISTERS
 from fctncalling.lab.forge.forged_entry import (
     ForgedEntry,
     NoTaskDrawn,
-    SingleTurnTask,
     entry_task,
     user_answer,
 )
@@ -202,7 +201,7 @@ def _known(draft: ClarifyDraft) -> dict[str, Any]:
 def _difficulty(draft: ClarifyDraft) -> float:
     """Return the difficulty of the call; a question counts as another one."""
     truth = [draft.call.ground_truth(), *([{}] if draft.is_open else [])]
-    return difficulty(SingleTurnTask(draft.question, draft.docs, truth, {}))
+    return difficulty(draft.docs, truth)
 
 
 def _provenance(twins: Twins, draft: ClarifyDraft, sort: str) -> dict[str, Any]:

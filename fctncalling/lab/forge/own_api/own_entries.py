@@ -19,7 +19,6 @@ from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.forge.forged_entry import (
     ForgedEntry,
     NoTaskDrawn,
-    SingleTurnTask,
     entry_task,
     user_answer,
 )
@@ -217,8 +216,7 @@ def _answers(task: Task, draft: RequestDraft, record: list[dict[str, dict[str, A
 def _difficulty(draft: RequestDraft, entry: dict[str, Any]) -> float:
     if draft.turns:
         return round(min(1.0, 0.1 * sum(len(calls) for calls in draft.turn_calls)), 3)
-    truth = entry.get("ground_truth")
-    return difficulty(SingleTurnTask(draft.question, entry["function"], truth, {}))
+    return difficulty(entry["function"], entry.get("ground_truth"))
 
 
 def _provenance(draft: RequestDraft) -> dict[str, Any]:

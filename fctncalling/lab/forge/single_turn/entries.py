@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn, SingleTurnTask, entry_task
@@ -43,17 +44,18 @@ def single_turn_entry(category: str, seed: int, index: int, attempt: int = 0) ->
     fault = proof_fault(entry_task(entry))
     if fault is not None:
         raise UnprovenTask(f"{entry['id']} (seed {seed}, attempt {attempt}): {fault}: {entry}")
-    return ForgedEntry(entry, difficulty(forged), forged.provenance)
+    measured = difficulty(forged.functions, forged.ground_truth)
+    return ForgedEntry(entry, measured, forged.provenance)
 
 
-def difficulty(forged: SingleTurnTask) -> float:
+def difficulty(functions: Sequence[Any], truth: Sequence[Mapping[str, Any]] | None) -> float:
     """Return how much has to be right, from 0 (one call, one argument) towards 1.
 
     Points: an argument said in the question 1, one to leave out a half, an item of a list or a
     member of a dict 1, each call 1, each further function offered a half.
     """
-    points = 0.5 * (len(forged.functions) - 1)
-    for call in forged.ground_truth or ():
+    points = 0.5 * (len(functions) - 1)
+    for call in truth or ():
         points += 1.0
         for accepted in call.values():
             points += sum(_points(values) for values in accepted.values())
