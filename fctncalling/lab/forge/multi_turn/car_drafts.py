@@ -220,5 +220,5 @@ def full_pedal(drafter: Drafter) -> Value:
     return inferred_value("pedal_position", 1.0, "full_pedal")
 
 
-def place(drafter: Drafter) -> Value:
+def known_or_new_place(drafter: Drafter) -> Value:
     return drafter.known("place") or drafter.fresh("place")
