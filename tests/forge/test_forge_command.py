@@ -91,7 +91,7 @@ def test_two_runs_at_once_on_one_output_are_refused(
     assert forge(output) == 0
     [(exit_code, message)] = told
     assert exit_code == 2
-    assert "another forge run is writing it" in message
+    assert "is in use by process" in message
     assert len(ledger_of(output)) == 82
     assert len(list(tmp_path.iterdir())) == 2  # no lock file stays
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forge_sample_plans import sample_plans
 from probed_moves import learn
 
 from fctncalling.data.bfcl import load_tasks
@@ -82,14 +81,6 @@ def calls_of(plan: Plan) -> list[PlannedCall]:
 def verdict(plan: Plan, truth: Sequence[Sequence[str]]) -> bool:
     task = bare_task(plan)
     return judge(task, [[turn] for turn in truth], "decoded_calls").valid
-
-
-def test_sample_plans_replay_without_an_error() -> None:
-    plans = sample_plans(12)
-    assert plans == sample_plans(12)
-    results = [call.result for plan in plans for call in calls_of(plan)]
-    assert results
-    assert not any("rror" in text for text in results)
 
 
 @pytest.mark.parametrize("category", SHORT)

@@ -24,9 +24,9 @@ from fctncalling.lab.forge.measures import (
     measure_single_turn,
     word_overlap,
 )
+from fctncalling.lab.forge.proof import proof_fault
 from fctncalling.lab.forge.single_turn import CATEGORIES, single_turn_entry
 from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, related_noun_groups
-from fctncalling.lab.forge.single_turn.entries import proof_fault
 from fctncalling.lab.forge.single_turn.frames import code_domains, domains
 from fctncalling.lab.forge.single_turn.made_calls import (
     MadeArgument,
@@ -34,7 +34,6 @@ from fctncalling.lab.forge.single_turn.made_calls import (
     make_call,
     numbers_implied_by_clauses,
     request_for_call,
-    use_an_before_vowels,
 )
 from fctncalling.lab.forge.single_turn.made_functions import (
     MadeFunction,
@@ -42,6 +41,7 @@ from fctncalling.lab.forge.single_turn.made_functions import (
     make_function,
 )
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind, draw_value
+from fctncalling.lab.own_api.english import correct_articles
 
 
 def task_of(entry: dict[str, Any]) -> Task:
@@ -291,8 +291,8 @@ def test_a_dict_whose_members_all_go_unsaid_may_be_left_out() -> None:
 
 
 def test_articles_names_and_descriptions_read_as_written() -> None:
-    assert use_an_before_vowels("the winner of Serie A in 2012") == "the winner of Serie A in 2012"
-    assert use_an_before_vowels("A egg. A apple, a owl") == "An egg. An apple, an owl"
+    assert correct_articles("the winner of Serie A in 2012") == "the winner of Serie A in 2012"
+    assert correct_articles("A egg. A apple, a owl") == "An egg. An apple, an owl"
     for index in range(300):
         entry = single_turn_entry("simple_python", 5, index).entry
         assert "Help me tell me" not in entry["question"][0][0]["content"]

@@ -108,14 +108,11 @@ class BfclSource(TaskSource):
         reports: bool = False,
     ) -> None:
         self._guard = guard
+        self.notice = "" if guard.files else NO_OFFICIAL_FILES
         self._dials = dials
         self._layout = layout
         self._apis = tuple(sorted(apis))
         self._reports = reports
-
-    def begin(self) -> None:
-        if not self._guard.files:
-            print(NO_OFFICIAL_FILES, file=sys.stderr)
 
     def draw(self, category: str, seed: int, index: int, attempt: int) -> ForgedEntry:
         make = FORGED_CATEGORIES[category].make

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
 
+from fctncalling.algorithms.run.run_lock import RunLockedError, lock_for_file
 from fctncalling.cli.shared.jsonl_records import with_progress_bar
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.categories import WITHOUT_ANSWER, category_of_id
@@ -97,10 +96,16 @@ class ForgeFiles:
         """Begin the files. Raises OutputConflict where another run writes them, or none can."""
         try:
             self.output.parent.mkdir(parents=True, exist_ok=True)
-            self._files[self._ledger_part] = self._locked_ledger()
+            self._lock = lock_for_file(self.output)
+            if self.is_finished():
+                self._lock.release(remove=True)
+                raise OutputConflict(f"{self.output}: another forge run has just written it")
+            self._ledger_part.unlink(missing_ok=True)
             if self._part.is_dir():  # what an interrupted run left
                 shutil.rmtree(self._part)
             self._part.unlink(missing_ok=True)
+        except RunLockedError as error:
+            raise OutputConflict(str(error)) from None
         except OSError as error:
             raise OutputConflict(
                 f"--output {self.output}: cannot be written ({error.strerror}): expected a place "
@@ -109,28 +114,11 @@ class ForgeFiles:
         self._write(self._ledger_part, self._settings)
         return self
 
-    def _locked_ledger(self) -> IO[str]:
-        """Return the empty ledger, which another run cannot have before this one ends."""
-        file = self._ledger_part.open("a", encoding="utf-8")
-        is_ours = _has_locked(file) and _is_at(file, self._ledger_part)
-        if not is_ours or self.output.exists():
-            file.close()
-            raise OutputConflict(
-                f"{self.output}: another forge run is writing it: wait for its end, or name "
-                "another --output"
-            )
-        file.truncate(0)
-        return file
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for file in self._files.values():
             file.close()
         self._files.clear()
+        self._lock.release(remove=True)
 
     def write(self, entry: Mapping[str, Any], line: LedgerLine) -> None:
         """Append a task."""
@@ -185,24 +173,6 @@ def write_tasks(
             files.write(entry, line)
         files.finish()
     return True
-
-
-def _has_locked(file: IO[str]) -> bool:
-    """Whether a file could be locked, without waiting; True where the system knows no locks."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _is_at(file: IO[str], path: Path) -> bool:
-    """Whether an open file is still the one of a path: a run that ends gives its own a new name."""
-    return path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
 def _object(text: str) -> dict[str, Any]:

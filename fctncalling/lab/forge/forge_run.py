@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import signal
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -29,9 +30,8 @@ class TaskSource(ABC):
     weights: Mapping[str, float]
     """Category -> its share of a file, in the order in which a file holds them."""
     max_attempts = 200
-
-    def begin(self) -> None:  # noqa: B027
-        """Print what a user should know before the first task is drawn."""
+    notice = ""
+    """Line for the user, printed before the first task is drawn."""
 
     @abstractmethod
     def draw(self, category: str, seed: int, index: int, attempt: int) -> ForgedEntry:
@@ -104,7 +104,8 @@ class ForgeRun:
 
         Raises ForgeFailure where a category runs dry.
         """
-        self._source.begin()
+        if self._source.notice:
+            print(self._source.notice, file=sys.stderr)
         places = ((name, at) for name, count in self.counts().items() for at in range(count))
         if jobs == 1:
             for category, index in places:

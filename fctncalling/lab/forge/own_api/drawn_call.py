@@ -8,12 +8,13 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from random import Random
 from typing import Any
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.offers import FunctionOffers
+from fctncalling.lab.own_api.english import singular
 from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
@@ -28,7 +29,7 @@ from fctncalling.lab.own_api.words.frames import (
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import can_be_said, repeats_thing
 from fctncalling.lab.own_api.words.request_fit import RequestFit
-from fctncalling.lab.own_api.words.vocabulary import singular, spaced_words
+from fctncalling.lab.own_api.words.vocabulary import spaced_words
 from fctncalling.specification.api import OwnApi
 
 OTHER_MIGHT_DO = "another function might do"
@@ -147,29 +148,51 @@ _TRIES = 60
 
 @dataclass(frozen=True)
 class DrawnCall:
-    """A function, its values, and what is accepted of each parameter."""
+    """Call of a function."""
 
-    function: str
+    words: FunctionWords
     arguments: Mapping[str, Any]
-    truth: Mapping[str, Any]
+
+    @property
+    def function(self) -> str:
+        """The function's name."""
+        return self.words.doc.name
+
+    @cached_property
+    def truth(self) -> dict[str, Any]:
+        """What is accepted of each parameter: what goes unsaid stays out or has its default."""
+        truth: dict[str, Any] = {}
+        for name, kind in self.words.kinds.items():
+            if name in self.arguments:
+                truth[name] = kind.accepted(self.arguments[name])
+            elif len(unsaid := kind.accepted_unsaid()) > 1:
+                truth[name] = unsaid
+        return truth
 
     def accepted(self) -> dict[str, dict[str, Any]]:
         """Return the call as a ground truth lists it."""
-        return {self.function: dict(self.truth)}
+        return {self.function: self.truth}
 
 
 def draw_call(
-    api: AskableApi, function: str, rng: Random, given: Mapping[str, Any] | None = None
+    api: AskableApi,
+    function: str,
+    rng: Random,
+    given: Mapping[str, Any] | None = None,
+    known: Mapping[str, Any] | None = None,
 ) -> DrawnCall:
-    """Return a call with drawn values, those given kept; NoTaskDrawn where none fits."""
-    words = api.words[function]
+    """Return a call with drawn values; NoTaskDrawn where none fits.
+
+    given: values that it has; known: values of parameters that it may or may not mention.
+    """
+    words, given, known = api.words[function], given or {}, known or {}
     names = _mentioned(words, rng)
     arguments: dict[str, Any] = {}
     for name in words.kinds:
-        if given is not None and name in given:
+        if name in given:
             arguments[name] = given[name]
         elif name in names:
-            arguments[name] = _value(api, words.kinds[name], rng)
+            arguments[name] = known[name] if name in known else _value(api, words.kinds[name], rng)
     _keep_conditions(api, words, arguments, rng)
     if words.method:
         _keep_to_sayable(words, arguments)
@@ -177,18 +200,7 @@ def draw_call(
     _make_whole_month(api, words, arguments, rng)
     _match_mail(arguments, words)
     _require_apart(words, arguments)
-    return DrawnCall(function, arguments, accepted_arguments(words, arguments))
-
-
-def accepted_arguments(words: FunctionWords, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is accepted of each parameter: what goes unsaid stays out or has its default."""
-    truth: dict[str, Any] = {}
-    for name, kind in words.kinds.items():
-        if name in arguments:
-            truth[name] = kind.accepted(arguments[name])
-        elif len(unsaid := kind.accepted_unsaid()) > 1:
-            truth[name] = unsaid
-    return truth
+    return DrawnCall(words, arguments)
 
 
 def _mentioned(words: FunctionWords, rng: Random) -> list[str]:
@@ -315,6 +327,7 @@ def _keep_conditions(
             arguments[name] = _value(api, kind, rng)
 
 
+@cache
 def _condition(words: FunctionWords, name: str) -> tuple[str, Any] | None:
     about = words.kinds[name].description.lower()
     for other, kind in words.kinds.items():

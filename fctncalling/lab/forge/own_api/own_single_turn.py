@@ -15,16 +15,15 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     AskableApi,
     DrawnCall,
     RequestDraft,
-    accepted_arguments,
     draw_call,
     draw_frame,
 )
+from fctncalling.lab.own_api.english import NUMBERS, plural, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import verbatim_value
 from fctncalling.lab.own_api.words.frames import RequestFrame, act_families
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import repeats_thing
-from fctncalling.lab.own_api.words.read_back import NUMBERS
 from fctncalling.lab.own_api.words.request_text import (
     ParallelValues,
     SaidCall,
@@ -33,12 +32,7 @@ from fctncalling.lab.own_api.words.request_text import (
     said_call,
 )
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
-from fctncalling.lab.own_api.words.vocabulary import (
-    plural,
-    register_table_phrases,
-    spaced_words,
-    with_article,
-)
+from fctncalling.lab.own_api.words.vocabulary import register_table_phrases, spaced_words
 
 _SAID_BEHIND = frozenset({"boolean", "array", "object", "one_of"})
 _LIKEWISE_SHARE, _LISTED_SHARE = 0.3, 0.3
@@ -81,7 +75,7 @@ def _several_things(api: AskableApi, rng: Random, function: str) -> RequestDraft
     for _ in range(rng.choice((1, 1, 1, 1, 2))):
         other = draw_call(api, function, rng, first.arguments).arguments
         fresh = draw_call(api, function, rng).arguments[primary]
-        calls.append(call_with_arguments(words, {**other, primary: fresh}))
+        calls.append(DrawnCall(words, {**other, primary: fresh}))
     things = [call.arguments[primary] for call in calls]
     if len(set(map(str, things))) < len(things) or not all(isinstance(e, str) for e in things):
         raise NoTaskDrawn("the same thing twice")
@@ -90,7 +84,7 @@ def _several_things(api: AskableApi, rng: Random, function: str) -> RequestDraft
         raise NoTaskDrawn("says what belongs to one thing alone")
     if any(repeats_thing(words, value) for value in first.arguments.values()):
         raise NoTaskDrawn("its body repeats the number of the thing")
-    calls = [call_with_arguments(words, {**first.arguments, primary: each}) for each in things]
+    calls = [DrawnCall(words, {**first.arguments, primary: each}) for each in things]
     frame = draw_frame(api, first, rng)
     if rng.random() < _LIKEWISE_SHARE:
         return RequestDraft(_and_likewise(words, frame, first, things[1:], rng), calls, [frame])
@@ -145,7 +139,7 @@ def _each_with_its_own(api: AskableApi, rng: Random, function: str) -> RequestDr
             raise NoTaskDrawn("its place is not told")
         place = f"{at[1]} {spoken_value(words.kinds[name], value, rng)}" if at else beside.text
         parts.append(place)
-    second = call_with_arguments(words, {name: other.arguments[name] for name in changed})
+    second = DrawnCall(words, {name: other.arguments[name] for name in changed})
     said = said_call(words, frame, first.arguments, rng)
     if said.sentences or "?" in said.phrase:
         raise NoTaskDrawn("says more behind")
@@ -183,11 +177,6 @@ def _announced(words: FunctionWords, count: int, rng: Random) -> str:
     return rng.choice((*named, *both, f"these {number}"))
 
 
-def call_with_arguments(words: FunctionWords, arguments: dict[str, Any]) -> DrawnCall:
-    """Return a call of given values."""
-    return DrawnCall(words.doc.name, arguments, accepted_arguments(words, arguments))
-
-
 def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> RequestDraft:
     """Return one phrase for two calls that differ in a listed value: "once as a, once as b"."""
     words = api.words[function]
@@ -208,9 +197,9 @@ def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> RequestDraf
     name = rng.choice(listed)
     first = draw_call(api, function, rng)
     values = rng.sample(list(words.kinds[name].values), 2)
-    calls = [call_with_arguments(words, {**first.arguments, name: each}) for each in values]
+    calls = [DrawnCall(words, {**first.arguments, name: each}) for each in values]
     rest = {key: value for key, value in first.arguments.items() if key != name}
-    frame = draw_frame(api, DrawnCall(function, rest, {}), rng)
+    frame = draw_frame(api, DrawnCall(words, rest), rng)
     said = said_call(words, frame, rest, rng)
     one, two = (str(each).replace("_", " ") for each in values)
     label = words.label(name)

@@ -13,6 +13,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from fctncalling.lab.own_api.english import singular
 from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind
 from fctncalling.lab.own_api.kinds.clues import (
     MOST_READ,
@@ -138,7 +139,7 @@ def _array(
     if inner["type"] == "any":
         inner["type"] = "string"
     inner.setdefault("description", base.description)
-    item = infer_argument_kind(_singular(name), inner, required=base.required)
+    item = infer_argument_kind(singular(name), inner, required=base.required)
     most = min(schema.get("maxItems") or 3, 3)
     least = min(max(1, schema.get("minItems") or 1), 5)
     if item.values:
@@ -157,14 +158,6 @@ def _array(
         guessed=item.guessed,
         evidence=item.evidence,
     )
-
-
-def _singular(name: str) -> str:
-    if name.endswith("ies"):
-        return f"{name[:-3]}y"
-    if re.search(r"(?:ss|x|ch|sh)es$", name):
-        return name[:-2]
-    return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
 
 
 def _of_number(

@@ -13,21 +13,19 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
+from fctncalling.lab.own_api.english import ordinal, singular
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.scalar_kind import may_name_creator, parse_moment
 from fctncalling.lab.own_api.kinds.value_tables import value_table
 from fctncalling.lab.own_api.words.flags import said_flag
 from fctncalling.lab.own_api.words.function_words import PEOPLE, FunctionWords
 from fctncalling.lab.own_api.words.spoken_values import (
-    date_in_form,
     enum_value_clauses,
-    ordinal,
     spoken_value,
 )
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
     register_table_phrases,
-    singular,
     spaced_words,
     split_phrases,
     word_table,
@@ -140,6 +138,7 @@ def _rows() -> tuple[ClauseRow, ...]:
     )
 
 
+@cache
 def clause_row_of(words: FunctionWords, name: str) -> ClauseRow | None:
     """Return the first row of the table that is for a parameter; None where none is."""
     sort = words.operation.sort if words.operation else "other"
@@ -326,6 +325,7 @@ _PART_OF_DAY = (" in the morning", " in the afternoon", " in the evening", " am"
 SAID_TOGETHER_SHARE = 0.6
 
 
+@cache
 def ordered_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     """Return pairs of parameters of which one is before the other."""
     return [
@@ -333,6 +333,7 @@ def ordered_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     ]
 
 
+@cache
 def span_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     """Return pairs of parameters that are the two ends of something: of time, of a way."""
     found: list[tuple[str, str]] = []
@@ -364,7 +365,7 @@ def said_span(
     kind, first, last = words.kinds[pair[0]], arguments[pair[0]], arguments[pair[1]]
     if kind.kind == "date" and (month := month_spanned_by_dates(first, last, kind.format)):
         told = ("in {m}", "in {m}", "of {m}", "from all of {m}", "in the course of {m}")
-        return SaidValue(rng.choice(told).replace("{m}", date_in_form(month, "MMMM y")), False)
+        return SaidValue(rng.choice(told).replace("{m}", f"{month:%B %Y}"), False)
     one, two = spoken_value(kind, first, rng), spoken_value(words.kinds[pair[1]], last, rng)
     if kind.kind == "time":
         one, two = _once_told(one, two)

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import takewhile
 
+from fctncalling.lab.own_api.english import base_verb, singular
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
-    base_verb,
-    singular,
     spaced_words,
     split_phrases,
     word_table,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from random import Random
 
+from fctncalling.lab.own_api.english import base_verb
 from fctncalling.lab.own_api.words.doc_sentence import first_sentence, known_verbs
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
-    base_verb,
     spaced_words,
     split_phrases,
     word_table,

@@ -9,6 +9,13 @@ from functools import cached_property
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc
+from fctncalling.lab.own_api.english import (
+    base_verb,
+    is_plural,
+    plural,
+    singular,
+    with_article,
+)
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.doc_sentence import (
     PARTICLES,
@@ -25,13 +32,8 @@ from fctncalling.lab.own_api.words.operation import (
 )
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
-    base_verb,
-    is_plural,
-    plural,
-    singular,
     spaced_words,
     spoken_name,
-    with_article,
     word_table,
 )
 
@@ -62,7 +64,7 @@ _NO_THING = ("title", "reason", "note", "message", "problem", "username", "depar
 _PLACED = re.compile(r"\b(?:from|to|reference|ref|postcode|zip|origin|destination)\b")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # what is found of it once is kept by its identity
 class FunctionWords:
     """A function with the kinds of its parameters, and what follows from both for its words."""
 
@@ -95,12 +97,12 @@ class FunctionWords:
         given = {*spaced_words(f"{self.method} {self.path}").split(), "id"}
         return {*spaced_words(self.doc.name).split()} <= given
 
-    @property
+    @cached_property
     def method(self) -> str:
         """The HTTP method of an operation; "" for other functions."""
         return str(self.origin.get("method", ""))
 
-    @property
+    @cached_property
     def path(self) -> str:
         """The path of an operation; "" for other functions."""
         return str(self.origin.get("path", "")).partition("#")[0].partition("?")[0]

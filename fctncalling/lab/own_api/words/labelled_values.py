@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
+from fctncalling.lab.own_api.english import is_plural, plural, singular, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import (
     WRAPPERS,
@@ -22,13 +23,7 @@ from fctncalling.lab.own_api.words.clauses import (
 from fctncalling.lab.own_api.words.flags import has_flag_words
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
-from fctncalling.lab.own_api.words.vocabulary import (
-    is_plural,
-    plural,
-    singular,
-    spoken_name,
-    with_article,
-)
+from fctncalling.lab.own_api.words.vocabulary import spoken_name
 
 MOST_LABELLED = 4  # values of one object, for a person to say them all
 LONGEST_LABEL = 4  # words

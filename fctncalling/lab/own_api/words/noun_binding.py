@@ -7,11 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
-from fctncalling.lab.own_api.words.vocabulary import (
-    is_plural,
-    singular,
-    with_article,
-)
+from fctncalling.lab.own_api.english import is_plural, singular, with_article
 
 FILL = frozenset(
     "a an the one single specific specified given particular certain individual existing provided "

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fctncalling.lab.own_api.english import base_verb, participle, plural, singular, with_article
 from fctncalling.lab.own_api.words.doc_sentence import PARTICLES, known_verbs
 from fctncalling.lab.own_api.words.noun_binding import (
     ADDING,
@@ -18,16 +19,7 @@ from fctncalling.lab.own_api.words.noun_binding import (
     SpokenParameter,
     content,
 )
-from fctncalling.lab.own_api.words.vocabulary import (
-    base_verb,
-    participle,
-    plural,
-    singular,
-    split_phrases,
-    spoken_name,
-    with_article,
-    word_table,
-)
+from fctncalling.lab.own_api.words.vocabulary import split_phrases, spoken_name, word_table
 
 MOODS = ("do", "want", "say", "ask")
 _CLAUSE = frozenset(

@@ -10,14 +10,9 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from fctncalling.lab.own_api.english import base_verb, is_plural, singular
 from fctncalling.lab.own_api.words.doc_sentence import first_sentence
-from fctncalling.lab.own_api.words.vocabulary import (
-    base_verb,
-    is_plural,
-    singular,
-    spoken_name,
-    word_table,
-)
+from fctncalling.lab.own_api.words.vocabulary import spoken_name, word_table
 
 LEAD = 1.02  # by which the called functions are ahead of all others
 _UNTELLING = frozenset(

@@ -9,6 +9,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from fctncalling.lab.own_api.english import correct_articles, plural
 from fctncalling.lab.own_api.words.clauses import (
     SAID_TOGETHER_SHARE,
     SaidValue,
@@ -22,11 +23,7 @@ from fctncalling.lab.own_api.words.frames import MOODS, RequestFrame, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import said_values
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
-from fctncalling.lab.own_api.words.vocabulary import (
-    correct_articles,
-    plural,
-    register_table_phrases,
-)
+from fctncalling.lab.own_api.words.vocabulary import register_table_phrases
 
 REGISTERS = ("plain", "plain", "polite", "terse", "chatty")
 BECAUSE_SHARE = 0.03
