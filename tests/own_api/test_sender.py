@@ -23,7 +23,12 @@ PARAMETERS = [
     {"in": "query", "name": "ids", "explode": False, "schema": {"type": "array", "items": {}}},
     {"in": "query", "name": "at", "style": "deepObject", "schema": {"type": "object"}},
     {"in": "query", "name": "as", "content": {"application/json": {"schema": {"type": "object"}}}},
-    {"in": "header", "name": "X-Trace", "required": True, "schema": {"type": "integer", "default": 7}},
+    {
+        "in": "header",
+        "name": "X-Trace",
+        "required": True,
+        "schema": {"type": "integer", "default": 7},
+    },
 ]
 COLOUR = {"type": "object", "properties": {"bed.colour": {"type": "string"}, "soft": {}}}
 SCHEMES = {

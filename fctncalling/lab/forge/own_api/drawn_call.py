@@ -285,6 +285,9 @@ def _keep_to_sayable(words: FunctionWords, arguments: dict[str, Any]) -> None:
     for name in [*arguments]:
         if not words.kinds[name].required and _is_excluded(words, name, arguments):
             del arguments[name]
+    places = words.origin.get("parameters", {})
+    if any(each.get("in") == "whole body" and n not in arguments for n, each in places.items()):
+        raise NoTaskDrawn("its nested values have no words")
     if own and own.sort == "change" and all(map(words.is_placed, arguments)):
         raise NoTaskDrawn("says no change")
     if own and own.sort == "search" and not arguments and words.kinds:

@@ -30,7 +30,9 @@ LONGEST_LABEL = 4  # words
 _ID_ENDS = frozenset("id ids uuid gid sid guid".split())
 _GENERIC = frozenset("id ids number no key".split())
 _QUERIES = ("query", "search", "q", "keyword", "search term")
-_OF_QUERIES = frozenset("filter filters sort sorts where query".split())
+_OF_QUERIES = frozenset(
+    {"filter", "filters", "sort", "sorts", "sort by", "order by", "where", "query"}
+)
 _BARE = frozenset("content text value data id body".split())
 _DISCRIMINATORS = frozenset("type object kind".split())
 _PLACED = frozenset("from to since until before after via near cc bcc".split())
@@ -209,7 +211,7 @@ def _together(
     if len(named) == 1 and not placed:
         return _alone(named[0], sort, mood, rng)
     if not placed and rng.random() < 0.2 and not any(e.kind in _NUMBERS for e in named):
-        parts = [f"the {each.label} is {each.text}" for each in named]
+        parts = [f"the {each.label} {_be(each.label)} {each.text}" for each in named]
         return SaidValue(join_plainly(parts), True)
     if not placed and mood != "ask" and rng.random() < 0.12:
         return SaidValue(f": {', '.join(each.phrase('').strip() for each in named)}", False)
@@ -232,7 +234,7 @@ def _alone(value: LabelledValue, sort: str, mood: str, rng: Random) -> SaidValue
     if kind == "identifier" and sort in ("look", "search"):
         return SaidValue(f"for the {label} {text}", False)
     if rng.random() < 0.25 and kind not in _NUMBERS:
-        return SaidValue(f"the {label} is {text}", True)
+        return SaidValue(f"the {label} {_be(label)} {text}", True)
     return SaidValue(f"with {value.phrase()}", False)
 
 
@@ -242,9 +244,13 @@ def _changed(labelled: Sequence[LabelledValue], mood: str, rng: Random) -> SaidV
     if mood in ("do", "want") and rng.random() < 0.5:
         return SaidValue(f"and set {pairs}", False)
     if rng.random() < 0.4:
-        parts = [f"the new {each.label} is {each.text}" for each in labelled]
+        parts = [f"the new {each.label} {_be(each.label)} {each.text}" for each in labelled]
         return SaidValue(join_plainly(parts), True)
     return SaidValue(f"{rng.choice(('set', 'set', 'change'))} {pairs}", True)
+
+
+def _be(label: str) -> str:
+    return "are" if is_plural(label.split(" ")[-1]) else "is"
 
 
 def join_plainly(parts: Sequence[str]) -> str:
