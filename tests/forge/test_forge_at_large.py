@@ -21,14 +21,17 @@ from fctncalling.data.json_stream import read_entries
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer
-from fctncalling.lab.forge.forge_run import BFCL_CATEGORIES, LONG_CONTEXT, ForgeRun, ForgeSettings
+from fctncalling.lab.forge.bfcl_source import BFCL_CATEGORIES, LONG_CONTEXT, BfclSource
+from fctncalling.lab.forge.forge_run import ForgeRun
 from fctncalling.lab.forge.forged_entry import user_texts
+from fctncalling.lab.forge.measures import measure_single_turn
 from fctncalling.lab.forge.multi_turn_entry import adds_mentions_to_tweet_without_any
 from fctncalling.lab.forge.official_guard import OfficialGuard
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
-from fctncalling.lab.forge.report.diversity import distinct_ngram_share
-from fctncalling.lab.forge.report.measures import measure_single_turn
 from fctncalling.lab.lint import lint_task
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
+from likeness import distinct_ngram_share
 
 ROOT = Path(__file__).parents[2]
 OFFICIAL_PYTHON = os.environ.get("FCTNCALLING_OFFICIAL_PYTHON", "")
@@ -205,8 +208,7 @@ def test_thousands_of_function_docs_are_distinct(tmp_path: Path) -> None:
 
 @pytest.mark.prove
 def test_sixty_tasks_a_second_and_memory_that_does_not_grow() -> None:
-    settings = ForgeSettings(3000, 31, tuple(SHORT))
-    run = ForgeRun(settings, OfficialGuard())
+    run = ForgeRun(BfclSource(OfficialGuard()), 3000, 31, tuple(SHORT))
     sizes, start = [], time.process_time()
     for number, _ in enumerate(run.tasks()):
         if number % 1000 == 999:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -27,10 +28,9 @@ from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import DONE, placeholder_value
 from fctncalling.lab.canaries import canary_policies, play_canaries
-from fctncalling.lab.forge import command as forge_command
+from fctncalling.lab.forge import bfcl_source
 from fctncalling.lab.forge.clarify_entries import clarify_entry
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.report.category_report import discriminate
 from fctncalling.lab.forge.single_turn.frames import ParameterFrame
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind
@@ -47,13 +47,16 @@ from fctncalling.lab.forge.twin_tasks import (
 from fctncalling.lab.lint import lint_task
 from fctncalling.training.demonstrations import GroundTruthPolicy
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
+from likeness import discriminate
+
 NUM_TASKS = 100
 
 
 @pytest.fixture(autouse=True)
 def no_official_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("official_data_folder", "user_data_folder"):
-        monkeypatch.setattr(forge_command, name, lambda: tmp_path / "none")
+        monkeypatch.setattr(bfcl_source, name, lambda: tmp_path / "none")
 
 
 @pytest.fixture(scope="module")

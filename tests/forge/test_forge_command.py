@@ -13,8 +13,9 @@ from evaluate_fctncalling import main
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer_texts
-from fctncalling.lab.forge import command as forge_command
-from fctncalling.lab.forge.forge_run import FORGED_CATEGORIES, REPEATED, ForgeRun, ForgeSettings
+from fctncalling.lab.forge import bfcl_source
+from fctncalling.lab.forge.bfcl_source import FORGED_CATEGORIES, BfclSource
+from fctncalling.lab.forge.forge_run import REPEATED, ForgeRun
 from fctncalling.lab.forge.forged_entry import user_texts
 from fctncalling.lab.forge.official_guard import (
     SHARED_CALLS,
@@ -30,7 +31,7 @@ SINGLE = [name for name in FORGED_CATEGORIES if not name.startswith("multi_turn"
 @pytest.fixture(autouse=True)
 def no_official_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("official_data_folder", "user_data_folder"):
-        monkeypatch.setattr(forge_command, name, lambda: tmp_path / "none")
+        monkeypatch.setattr(bfcl_source, name, lambda: tmp_path / "none")
 
 
 def forge(output: Path, *flags: str, num_tasks: int = 80) -> int:
@@ -90,7 +91,7 @@ def test_two_runs_at_once_on_one_output_are_refused(
     assert forge(output) == 0
     [(exit_code, message)] = told
     assert exit_code == 2
-    assert "another forge run is writing it" in message
+    assert "is in use by process" in message
     assert len(ledger_of(output)) == 82
     assert len(list(tmp_path.iterdir())) == 2  # no lock file stays
 
@@ -132,7 +133,7 @@ def test_no_two_tasks_of_a_file_have_the_same_user_texts(monkeypatch: pytest.Mon
         make=lambda name, seed, index, attempt: usual.make(name, seed, index // 2 + attempt, 0)
     )
     monkeypatch.setitem(FORGED_CATEGORIES, "simple_python", few)
-    run = ForgeRun(ForgeSettings(5, 1, ("simple_python",)), OfficialGuard())
+    run = ForgeRun(BfclSource(OfficialGuard()), 5, 1, ("simple_python",))
     lines = [line for _, line in run.tasks()]
     assert len({line.texts for line in lines}) == 5
     assert [line.attempt for line in lines] == [0, 1, 1, 2, 2]
@@ -156,7 +157,7 @@ def test_eight_words_in_a_row_of_an_official_task_are_too_many(
     [text] = user_texts(made["question"])
     words = next(word_ngrams([text])).split()[:words_kept]
     folder = official_folder(tmp_path / "official", f"Xyz {' '.join(words).upper()}, qqq.")
-    run = ForgeRun(ForgeSettings(5, 1, ("simple_python",)), OfficialGuard.of_folder(folder))
+    run = ForgeRun(BfclSource(OfficialGuard.of_folder(folder)), 5, 1, ("simple_python",))
     lines = {line.id: line for _, line in run.tasks()}
     thrown = lines["simple_python_3"].thrown_away
     assert (SHARED_WORDS in thrown) is is_thrown
@@ -169,7 +170,7 @@ def test_the_calls_of_an_official_task_are_not_made_again(tmp_path: Path) -> Non
     guard = OfficialGuard.of_folder(folder)
     [line] = [
         line
-        for _, line in ForgeRun(ForgeSettings(5, 1, ("simple_python",)), guard).tasks()
+        for _, line in ForgeRun(BfclSource(guard), 5, 1, ("simple_python",)).tasks()
         if line.id == "simple_python_3"
     ]
     assert line.thrown_away == {SHARED_CALLS: 1}

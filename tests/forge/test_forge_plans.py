@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forge_sample_plans import sample_plans
 from probed_moves import learn
 
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
+from fctncalling.lab.forge.measures import call_dependencies, measure_fidelity
 from fctncalling.lab.forge.multi_turn import CATEGORIES, HISTORY_DIALS, multi_turn_plan, planner
 from fctncalling.lab.forge.multi_turn.criticality import undetected_wrong_calls
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
@@ -34,7 +35,6 @@ from fctncalling.lab.forge.plan import (
     plain_call,
     task_entry,
 )
-from fctncalling.lab.forge.report.measures import call_dependencies, kl_divergence, measure_fidelity
 
 OFFICIAL = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "bfcl/data"
 SUM = {name: Value("number", value, "said_now", said=value) for name, value in (("a", 2), ("b", 3))}
@@ -81,14 +81,6 @@ def calls_of(plan: Plan) -> list[PlannedCall]:
 def verdict(plan: Plan, truth: Sequence[Sequence[str]]) -> bool:
     task = bare_task(plan)
     return judge(task, [[turn] for turn in truth], "decoded_calls").valid
-
-
-def test_sample_plans_replay_without_an_error() -> None:
-    plans = sample_plans(12)
-    assert plans == sample_plans(12)
-    results = [call.result for plan in plans for call in calls_of(plan)]
-    assert results
-    assert not any("rror" in text for text in results)
 
 
 @pytest.mark.parametrize("category", SHORT)
@@ -377,7 +369,10 @@ def test_forged_plans_measure_like_official_tasks() -> None:
     for name in ("later_result", "final_state", "neither"):
         assert figures["effects"][name] == pytest.approx(reference["effects"][name], abs=5)
     assert figures["turns_per_task"] == pytest.approx(reference["turns_per_task"], abs=0.2)
-    assert kl_divergence(forged.calls, official.calls) < 0.02
+    shares = (
+        [(c.calls[n] + 0.5) / (c.calls.total() + 4) for n in range(8)] for c in (official, forged)
+    )
+    assert sum(p * math.log(p / q) for p, q in zip(*shares, strict=True)) < 0.02  # in nats
     assert set(official.classes) <= set(forged.classes)
     missing = set(official.edges) - set(forged.edges)  # the rarest come once in some thousands
     assert len(forged.edges) - len(official.edges) >= 100, len(forged.edges)

@@ -1,12 +1,11 @@
-"""Report of the forge: closed forms of its measures, and a page that needs nothing else."""
+"""Report of the forge and likeness of its texts: closed forms of their measures, a page by hand."""
 
 from __future__ import annotations
 
-import json
 import math
 import random
+import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -14,21 +13,20 @@ import pytest
 from evaluate_fctncalling import main
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.lab.forge.report.category_report import (
+from fctncalling.lab.forge.measures import measure_single_turn
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
+from likeness import (
     auc,
-    bars,
     discriminate,
-    measure_discrimination,
-)
-from fctncalling.lab.forge.report.diversity import (
-    SentenceRecurrence,
-    argument_entropy,
-    count_opening_word_pairs,
     distinct_ngram_share,
+    docs_of,
     masked_sentences,
+    recurring_share,
     self_bleu,
+    texts_of,
+    told_apart,
 )
-from fctncalling.lab.forge.report.measures import measure_single_turn
 
 
 def test_distinct_is_the_share_of_ngrams_that_are_distinct() -> None:
@@ -46,24 +44,6 @@ def test_self_bleu_is_one_for_the_same_text_and_small_for_others() -> None:
     assert self_bleu(apart) == pytest.approx(closed)
 
 
-def test_entropy_of_arguments_is_that_of_their_values() -> None:
-    doc = FunctionDoc("f", "", {"type": "dict", "properties": {"x": {"type": "integer"}}})
-    tasks = [
-        Task(f"simple_python_{n}", "simple_python", [], (doc,), [{"f": {"x": [value]}}])
-        for n, value in enumerate([1, 2, 3, 4, 4, 4, 4, 4])
-    ]
-    closed = 3 * (1 / 8) * 3 + 5 / 8 * math.log2(8 / 5)
-    entropy, count = argument_entropy(tasks)["integer"]
-    assert (entropy, count) == (pytest.approx(closed), 8)
-
-
-def test_openings_are_the_first_two_words() -> None:
-    assert count_opening_word_pairs(["I'm here now", "i'm Here too", "Yes", ""]) == {
-        "i'm here": 2,
-        "yes": 1,
-    }
-
-
 def test_auc_counts_pairs_in_order_and_half_of_the_level_ones() -> None:
     scores = np.array([3.0, 1.0, 2.0, 1.0], dtype=np.float64)
     labels = np.array([1.0, 1.0, 0.0, 0.0], dtype=np.float64)
@@ -76,7 +56,7 @@ def test_the_discriminator_finds_what_gives_texts_away_and_nothing_where_nothing
     marked = [f"{text} qzx" for text in plain[:120]]
     told = discriminate(marked, plain[120:])
     assert told.auc > 0.99
-    assert any("qz" in ngram or "zx" in ngram for ngram in told.forged_ngrams)
+    assert any("qz" in ngram or "zx" in ngram for ngram in told.forged_terms)
     pairs = [" ".join(rng.sample(["mill dove", "rain salt", "fern tide"], 3)) for _ in range(120)]
     turned = [" ".join(reversed(text.split())) for text in pairs]  # the same words, other pairs
     assert discriminate(pairs, turned).auc > 0.99
@@ -93,12 +73,13 @@ def test_tasks_are_told_apart_by_texts_and_by_docs_that_only_one_side_has() -> N
 
     forged = [task(n, "Kindly tell", "Compute it.") for n in range(20)]
     official = [task(n, "Find", "Compute it.") for n in range(20)]
-    assert {
-        name: found.auc for name, found in measure_discrimination(forged, official).items()
-    } == {"texts": 1.0}
+    found = told_apart(texts_of(forged), texts_of(official))
+    assert found is not None
+    assert found.auc == 1.0
+    assert told_apart(docs_of(forged), docs_of(official)) is None
     described = [task(n, "Find", "Returns it.") for n in range(20)]
-    assert set(measure_discrimination(forged, described)) == {"texts", "function docs"}
-    assert measure_discrimination(forged, []) == {}
+    assert told_apart(docs_of(forged), docs_of(described)) is not None
+    assert told_apart(texts_of(forged), []) is None
 
 
 @pytest.mark.parametrize(
@@ -118,13 +99,12 @@ def test_sentences_are_bared_of_their_values(said: str, bare: list[str]) -> None
     assert list(masked_sentences(task)) == bare
 
 
-def test_sentences_that_recur_are_counted_as_tasks_are_added() -> None:
-    recurrence = SentenceRecurrence()
-    for number in range(1000):
-        noun = "ab"[number % 2] if number < 200 else f"noun {'x' * number}"
-        question = [[{"role": "user", "content": f"Give me {noun} {number}. Thanks."}]]
-        recurrence.add(Task("simple_python_0", "simple_python", question))
-    assert recurrence.shares == {100: 197 / 200, 200: 397 / 400, 400: 597 / 800, 1000: 1197 / 2000}
+def test_sentences_that_recur_are_those_of_an_earlier_task() -> None:
+    tasks = [
+        Task(f"simple_python_{n}", "simple_python", [[{"role": "user", "content": text}]])
+        for n, text in enumerate(["Give me a 7. Thanks.", "Give me b 8. Thanks.", "Give me a 9."])
+    ]
+    assert recurring_share(tasks) == 2 / 5  # Thanks, Give me a #
 
 
 def test_single_turn_figures_of_a_task_counted_by_hand() -> None:
@@ -147,7 +127,6 @@ def test_single_turn_figures_of_a_task_counted_by_hand() -> None:
         "dotted names": 1.0,
         "questions that end in ?": 1.0,
         "questions with quotes": 1.0,
-        "questions that recur but for their values": 0.0,
         "numbers that the question does not hold": 0.0,
         "texts that begin with an article": 0.0,
         "arguments that may be left out": 0.5,
@@ -159,13 +138,7 @@ def test_single_turn_figures_of_a_task_counted_by_hand() -> None:
         measure_single_turn([])
 
 
-def test_bars_are_as_long_as_their_values() -> None:
-    root = ElementTree.fromstring(bars("a < b", {"x": 0.5, "y": 0.25}, {"x": 1.0}))
-    widths = [float(each.get("width", 0)) for each in root if each.tag.endswith("rect")]
-    assert widths == pytest.approx([460, 230, 0.5, 115])  # official x, forged x, official y, ...
-
-
-def test_the_page_sets_both_sides_by_side_and_needs_nothing_else(tmp_path: Path) -> None:
+def test_the_page_sets_both_sides_side_by_side(tmp_path: Path) -> None:
     names = ("simple_python", "multi_turn_base")
     official = tmp_path / "official"
     made = ["forge", "--category", *names, "--num_tasks", "26"]
@@ -173,15 +146,17 @@ def test_the_page_sets_both_sides_by_side_and_needs_nothing_else(tmp_path: Path)
     output = tmp_path / "tasks.jsonl"
     flags = ["--output", str(output), "--official_dir", str(official), "--report"]
     assert main([*made, "--seed", "9", *flags]) == 0
-    page = (tmp_path / "tasks.jsonl.report.html").read_text(encoding="utf-8")
-    counts = [sum(t.category == name for t in load_tasks(output)) for name in names]
-    for name, count in zip(names, counts, strict=True):
-        assert f'<h2 id="{name}">' in page
-        assert f"<p>{count} forged tasks, {count} official ones.</p>" in page
-    assert page.count("AUC of the discriminator of texts") == 2
-    assert page.count("AUC of the discriminator of function docs") == 1  # multi-turn has BFCL's
-    assert f"sentences that recur in {counts[0]} tasks, values taken out" in page
-    assert "http://" not in page.replace("http://www.w3.org", "")
-    assert "<script" not in page
-    ledger = json.loads((tmp_path / "tasks.jsonl.ledger.jsonl").read_text().splitlines()[0])
-    assert f"compared with {len(ledger['official_files'])} official files" in page
+    page = (tmp_path / "tasks.jsonl.report.md").read_text(encoding="utf-8")
+    assert "26 tasks of seed 9, compared with 2 official files" in page
+    for name in names:
+        sides = [
+            [task for task in load_tasks(folder) if task.category == name]
+            for folder in (output, official)
+        ]
+        assert f"## {name}\n\n{len(sides[0])} forged tasks, {len(sides[1])} official ones." in page
+        if name == "simple_python":
+            shares = [measure_single_turn(tasks).shares["dotted names"] for tasks in sides]
+            assert f"| dotted names | {shares[0]:.1%} | {shares[1]:.1%} |" in page
+        else:
+            turns = [sum(len(task.question) for task in tasks) / len(tasks) for tasks in sides]
+            assert f"| turns per task | {turns[0]:.2f}".rstrip("0") in page

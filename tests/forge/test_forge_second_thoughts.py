@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.report.category_report import discriminate, ngrams
-from fctncalling.lab.forge.report.diversity import word_tokens
 from fctncalling.lab.forge.twin_tasks import (
     HesitationPair,
     Twins,
@@ -17,7 +17,10 @@ from fctncalling.lab.forge.twin_tasks import (
     twins_naming_two_values,
 )
 
-TERMS = (word_tokens, ngrams)
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
+from likeness import character_ngrams, discriminate, word_tokens
+
+TERMS = (word_tokens, character_ngrams)
 
 
 def thoughts(count: int) -> list[HesitationPair]:

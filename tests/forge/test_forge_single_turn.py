@@ -17,17 +17,16 @@ from fctncalling.data.validation import is_function_doc, is_task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer_texts
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.report.measures import (
+from fctncalling.lab.forge.measures import (
     OVERLAPPING,
     content_words,
     is_implied_number,
     measure_single_turn,
-    question_without_values,
     word_overlap,
 )
+from fctncalling.lab.forge.proof import proof_fault
 from fctncalling.lab.forge.single_turn import CATEGORIES, single_turn_entry
 from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, related_noun_groups
-from fctncalling.lab.forge.single_turn.entries import proof_fault
 from fctncalling.lab.forge.single_turn.frames import code_domains, domains
 from fctncalling.lab.forge.single_turn.made_calls import (
     MadeArgument,
@@ -35,7 +34,6 @@ from fctncalling.lab.forge.single_turn.made_calls import (
     make_call,
     numbers_implied_by_clauses,
     request_for_call,
-    use_an_before_vowels,
 )
 from fctncalling.lab.forge.single_turn.made_functions import (
     MadeFunction,
@@ -43,6 +41,7 @@ from fctncalling.lab.forge.single_turn.made_functions import (
     make_function,
 )
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind, draw_value
+from fctncalling.lab.own_api.english import correct_articles
 
 
 def task_of(entry: dict[str, Any]) -> Task:
@@ -237,21 +236,6 @@ def test_a_number_is_derived_where_the_question_does_not_hold_it() -> None:
     assert not is_implied_number(True, "with it")
 
 
-def test_a_skeleton_is_a_question_without_its_values() -> None:
-    def made(city: str, nights: int) -> Task:
-        question = [[{"role": "user", "content": f"A room in {city} for {nights} nights at 'Ox'."}]]
-        truth = [{"book": {"city": [city, "there"], "nights": [nights]}}]
-        return Task("simple_python_0", "simple_python", question, ground_truth=truth)
-
-    assert (
-        question_without_values(made("Lima", 3))
-        == question_without_values(made("New York", 12))
-        == "A room in _ for _ nights at _."
-    )
-    shares = measure_single_turn([made("Lima", 3), made("New York", 12)]).shares
-    assert shares["questions that recur but for their values"] == 1.0
-
-
 def test_the_form_that_the_user_says_is_the_first_one_accepted() -> None:
     kind = ValueKind("string", "us_place")
     for seed in range(30):
@@ -307,8 +291,8 @@ def test_a_dict_whose_members_all_go_unsaid_may_be_left_out() -> None:
 
 
 def test_articles_names_and_descriptions_read_as_written() -> None:
-    assert use_an_before_vowels("the winner of Serie A in 2012") == "the winner of Serie A in 2012"
-    assert use_an_before_vowels("A egg. A apple, a owl") == "An egg. An apple, an owl"
+    assert correct_articles("the winner of Serie A in 2012") == "the winner of Serie A in 2012"
+    assert correct_articles("A egg. A apple, a owl") == "An egg. An apple, an owl"
     for index in range(300):
         entry = single_turn_entry("simple_python", 5, index).entry
         assert "Help me tell me" not in entry["question"][0][0]["content"]

@@ -23,12 +23,13 @@ from fctncalling.lab.forge import forge_run
 from fctncalling.lab.forge.official_guard import digest
 from fctncalling.lab.forge.own_api.drawn_call import askable_api
 from fctncalling.lab.forge.own_api.own_forge import Coverage
+from fctncalling.lab.own_api.english import ORDINALS
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.clauses import ordered_parameter_pairs, said_span
 from fctncalling.lab.own_api.words.frames import act_table, acts_of_function
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.spoken_values import ORDINALS, spoken_date, spoken_time
+from fctncalling.lab.own_api.words.spoken_values import spoken_date, spoken_time
 from fctncalling.specification.api import OwnApi
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "your_api"

@@ -15,12 +15,9 @@ from fctncalling.cli.command import main
 from fctncalling.data.types import FunctionDoc
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.prompting.prompts import docs_for_prompt, system_prompt
+from fctncalling.lab.forge.forge_run import ForgeRun
 from fctncalling.lab.forge.own_api.drawn_call import askable_api
-from fctncalling.lab.forge.own_api.own_forge import (
-    OwnForgeRun,
-    OwnForgeSettings,
-    categories_to_make,
-)
+from fctncalling.lab.forge.own_api.own_forge import OwnApiSource, categories_to_make
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.specification.api import SpecificationError
@@ -77,9 +74,9 @@ def test_a_hundred_tasks_a_cpu_second_of_the_largest(file: Path) -> None:
         pytest.skip(str(error)[:200])
     loaded = time.process_time()
     askable = askable_api(api, argument_kinds(api, None), {})
-    settings = OwnForgeSettings(MANY_TASKS, 1, categories_to_make(None, askable, 1), api)
+    run = ForgeRun(OwnApiSource(askable), MANY_TASKS, 1, categories_to_make(None, askable, 1))
     ready = time.process_time()
-    made = sum(1 for _ in OwnForgeRun(settings, askable).tasks())
+    made = sum(1 for _ in run.tasks())
     rate = made / (time.process_time() - ready)
     print(f"{file.name}: read {loaded - started:.1f} s, words {ready - loaded:.1f} s, {rate:.0f}/s")
     assert rate >= LEAST_A_CPU_SECOND

@@ -13,6 +13,7 @@ from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
 from fctncalling.lab.own_api.words.doc_sentence import imperative
 from fctncalling.lab.own_api.words.flags import said_flag
 from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.labelled_values import can_be_said, said_values
 from fctncalling.lab.own_api.words.request_fit import RequestFit
 from fctncalling.lab.own_api.words.spoken_values import enum_value_words, spoken_value
 
@@ -112,6 +113,32 @@ def words_of(method: str, path: str, description: str, *names: str) -> FunctionW
         ("GET", "/stations/{id}", "Returns metadata about a given radar station", "see {id}", {}),
         ("GET", "/me/albums", "Get User's Saved Albums", "see my saved albums", {}),
         ("GET", "/user/logout", "Logs out current logged in user session", "log out", {}),
+        ("GET", "/bill/files/{bill_id}", "Download files", "download the files of {bill_id}", {}),
+        (
+            "POST",
+            "/bill/drop_user/{bill_id}",
+            "Remove user from bill",
+            "remove the user from {bill_id}",
+            {"bill_id": "bill"},
+        ),
+        (
+            "GET",
+            "/boxes/{box_id}/files/{file_id}/content",
+            "Get box file content",
+            "get the content of {file_id} of {box_id}",
+            {},
+        ),
+        ("DELETE", "/addresses/{id}", "Deletes the details of an address", "delete {id}", {}),
+        ("DELETE", "/checks/{id}", "Cancel", "cancel {id}", {"id": "check"}),
+        (
+            "POST",
+            "/mailers/{id}/orders",
+            "Creates a new order given information",
+            "create a new order for {id}",
+            {},
+        ),
+        ("GET", "/evals/{id}/runs", "List runs for a project", "list the runs of {id}", {}),
+        ("POST", "/casts/{id}/send", "Send or schedule a cast", "send {id}", {"id": "cast"}),
     ],
 )
 def test_an_operation_is_asked_for_by_its_verb_its_thing_and_what_that_belongs_to(
@@ -136,6 +163,8 @@ def test_an_operation_is_asked_for_by_its_verb_its_thing_and_what_that_belongs_t
         ("include_tests", "", True, "with tests"),
         ("send_mail", "", False, "do not send mail"),
         ("beta", "", True, "with beta turned on"),
+        ("dogs", "Only return trips where dogs ride", True, "only trips where dogs ride"),
+        ("force_roles", "", True, "and force roles"),
     ],
 )
 def test_flags_are_said_as_wishes(name: str, description: str, value: bool, expected: str) -> None:
@@ -144,6 +173,57 @@ def test_flags_are_said_as_wishes(name: str, description: str, value: bool, expe
     words = FunctionWords(words.doc, {name: kind}, words.origin)
     said = {said_flag(words, name, value, Random(seed))[0] for seed in range(20)}
     assert expected in said
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "schema", "values", "expected"),
+    [
+        ("POST", "/a", {"use_type": {}, "front": {}}, {"use_type": "x", "front": "y"}, None),
+        (
+            "PATCH",
+            "/a/{id}",
+            {
+                "data": {
+                    "type": "object",
+                    "properties": {
+                        "type": {"type": "string", "enum": ["a-thing"]},
+                        "id": {"type": "string"},
+                        "title": {"type": "string"},
+                    },
+                }
+            },
+            {"data": {"type": "a-thing", "id": "7", "title": "Up"}},
+            "the title to Up",
+        ),
+        (
+            "POST",
+            "/a",
+            {"parent": {"type": "object", "properties": {"page_id": {"type": "string"}}}},
+            {"parent": {"page_id": "P-1"}},
+            "parent page",
+        ),
+    ],
+)
+def test_values_of_operations_are_said_with_their_nouns_and_constants_are_not(
+    method: str,
+    path: str,
+    schema: dict[str, dict[str, object]],
+    values: dict[str, object],
+    expected: str | None,
+) -> None:
+    words = words_of(method, path, "Update a thing" if "id" in path else "Create a thing", "id")
+    kinds = {
+        name: infer_argument_kind(name, {"type": "string", **each}, required=True)
+        for name, each in schema.items()
+    }
+    words = FunctionWords(words.doc, {**words.kinds, **kinds}, words.origin)
+    assert all(can_be_said(words, name, value) for name, value in values.items())
+    for seed in range(20):
+        said = " ".join(each.text for each in said_values(words, values, "do", Random(seed)))
+        texts = [expected] if expected else [words.label(name) for name in values]
+        plain = said.replace('"', "").replace("'", "").replace(" is ", " to ")
+        assert all(text in plain or "new title" in plain for text in texts), said
+        assert "thing" not in said
 
 
 def test_a_request_fits_the_function_that_it_names_without_its_values() -> None:

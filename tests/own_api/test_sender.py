@@ -23,7 +23,12 @@ PARAMETERS = [
     {"in": "query", "name": "ids", "explode": False, "schema": {"type": "array", "items": {}}},
     {"in": "query", "name": "at", "style": "deepObject", "schema": {"type": "object"}},
     {"in": "query", "name": "as", "content": {"application/json": {"schema": {"type": "object"}}}},
-    {"in": "header", "name": "X-Trace", "schema": {"type": "integer"}},
+    {
+        "in": "header",
+        "name": "X-Trace",
+        "required": True,
+        "schema": {"type": "integer", "default": 7},
+    },
 ]
 COLOUR = {"type": "object", "properties": {"bed.colour": {"type": "string"}, "soft": {}}}
 SCHEMES = {
@@ -104,7 +109,6 @@ def test_each_argument_stands_where_the_document_puts_it(
         "ids": [1, 2],
         "at": {"day": 3},
         "as_": {"k": True},
-        "X_Trace": 7,
         "bed_colour": "dark red",
         "soft": None,
     }

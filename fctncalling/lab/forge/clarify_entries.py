@@ -9,13 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from fctncalling.checkers import check
-from fctncalling.checkers.clarify import (
-    GUESSED,
-    NEEDLESS_QUESTION,
-    ClarifyRecord,
-    is_mentioned,
-    split_words,
-)
+from fctncalling.checkers.clarify import ClarifyRecord, is_mentioned, split_words
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.users.known_values import known_values
@@ -23,11 +17,11 @@ from fctncalling.envs.users.rule_user import REGISTERS
 from fctncalling.lab.forge.forged_entry import (
     ForgedEntry,
     NoTaskDrawn,
-    SingleTurnTask,
     entry_task,
     user_answer,
 )
-from fctncalling.lab.forge.single_turn.entries import UnprovenTask, difficulty, proof_fault
+from fctncalling.lab.forge.proof import UnprovenTask, proof_fault, question_fault
+from fctncalling.lab.forge.single_turn.entries import difficulty
 from fctncalling.lab.forge.twin_tasks import (
     ClarifyDraft,
     Twins,
@@ -95,12 +89,8 @@ def clarify_proof_fault(task: Task, draft: ClarifyDraft) -> str | None:
     if fault := proof_fault(replace(task, category="multiple")):
         return fault
     record = _record(task)
-    silent = check(task, ClarifyRecord(record, 0)).error_type
-    if silent != (GUESSED if draft.is_open else None):
-        return f"calls without a question are {silent or 'valid'}"
-    needless = check(task, ClarifyRecord(record, 1 + draft.is_open)).error_type
-    if needless != NEEDLESS_QUESTION:
-        return f"a question too many is {needless or 'valid'}"
+    if fault := question_fault(task, record, is_open=draft.is_open):
+        return fault
     name = draft.parameter.name
     for other in draft.candidates[1:]:
         [(function, arguments)] = record[0].items()
@@ -211,7 +201,7 @@ def _known(draft: ClarifyDraft) -> dict[str, Any]:
 def _difficulty(draft: ClarifyDraft) -> float:
     """Return the difficulty of the call; a question counts as another one."""
     truth = [draft.call.ground_truth(), *([{}] if draft.is_open else [])]
-    return difficulty(SingleTurnTask(draft.question, draft.docs, truth, {}))
+    return difficulty(draft.docs, truth)
 
 
 def _provenance(twins: Twins, draft: ClarifyDraft, sort: str) -> dict[str, Any]:

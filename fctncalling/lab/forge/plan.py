@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.envs.python_source.render import render_call
 
@@ -125,6 +124,7 @@ class Plan:
     excluded_functions: tuple[str, ...] = ()  # offered never: another way to the same end
     ambiguous: int = 0  # plans thrown away in its place: another way led to the same end
     seed: str = ""  # "seed/category/index": makes this very plan again
+    tools: Mapping[str, str] = field(default_factory=dict)  # class that is not BFCL's -> its path
 
     @property
     def calls(self) -> list[PlannedCall]:
@@ -186,11 +186,6 @@ def parse_result(text: str) -> Any:
         return text
 
 
-def open_session(plan: Plan) -> ToolSession:
-    """Return the tools of a plan in their initial state."""
-    return ToolSession(plan.involved_classes, plan.initial_config, long_context=plan.long_context)
-
-
 def call_text(call: PlannedCall) -> str:
     """Return a planned call as a truth writes it."""
     return render_call(call.function, {name: each.value for name, each in call.arguments.items()})
@@ -207,4 +202,6 @@ def copy_argument(value: Any) -> Any:
     """Return an argument that the tools may keep: lists and dicts are theirs to change."""
     if isinstance(value, list):
         return [copy_argument(each) for each in value]
-    return dict(value) if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return {key: copy_argument(each) for key, each in value.items()}
+    return value

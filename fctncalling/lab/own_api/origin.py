@@ -112,6 +112,6 @@ def client_header(parameter: Mapping[str, Any], *, required: bool) -> dict[str, 
     schema = schema if isinstance(schema, Mapping) else parameter
     listed = as_list(schema.get("enum"))
     given = (schema.get("default"), *listed[:1], schema.get("example"), parameter.get("example"))
-    value = next((each for each in given if isinstance(each, str) and each), "")
+    value = next((str(each) for each in given if isinstance(each, str | int) and each != ""), "")
     name = parameter["name"]
     return {"name": name, "value": value, "variable": _variable(name), "required": required}

@@ -7,16 +7,14 @@ learns of it only at the end, so that credit has to find the one action that mat
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fctncalling.checkers.multi_turn import LiveTurnResults, turn_fault
 from fctncalling.data.types import TurnResults
 from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
-from fctncalling.lab.forge.multi_turn.proof import Place, call_places, replay
-from fctncalling.lab.forge.plan import Plan, PlannedCall, open_session, plain_call
+from fctncalling.lab.forge.plan import Plan, PlannedCall
+from fctncalling.lab.forge.replay import Place, call_places, changed_replay, replay
 
 NUM_ACTIONS = (6, 16)  # one call an action, and one to end each turn
 LEAST = 0.3  # share of a critical plan's actions that have a trap
@@ -71,8 +69,9 @@ def _first_trap(
     plan: Plan, place: Place, truth: Sequence[TurnResults]
 ) -> UndetectedWrongCall | None:
     for wrong in _other_calls(plan, place):
-        refused = _refusals_of_lost(plan, place, wrong, truth)
-        if refused is not None and place[0] not in refused:
+        passes, results = changed_replay(plan, {place: wrong}, truth)
+        refused = {t for t, texts in enumerate(results) if any(map(is_failed_result, texts))}
+        if not passes and place[0] not in refused:
             return UndetectedWrongCall(place, wrong, not refused)
     return None
 
@@ -95,24 +94,3 @@ def _values(plan: Plan, kind: str) -> list[Any]:
         if value.kind == kind and value.value not in found:
             found.append(value.value)
     return found
-
-
-def _refusals_of_lost(
-    plan: Plan, place: Place, wrong: PlannedCall, truth: Sequence[TurnResults]
-) -> set[int] | None:
-    """Return the turns in which something is refused once a call is wrong; None if it does no harm.
-
-    A refusal of the wrong call itself counts as well.
-    """
-    session = open_session(plan)
-    lost, refused, seen = False, set[int](), Counter[str]()
-    for t, turn in enumerate(plan.turns):
-        calls = [wrong if (t, c) == place else call for c, call in enumerate(turn.calls)]
-        results = tuple(session.execute(plain_call(call)) for call in calls)
-        seen.update(results)
-        if any(is_failed_result(text) for text in results):
-            refused.add(t)
-        lost = lost or bool(
-            turn_fault(LiveTurnResults(results, session.live_state()), truth[t], seen)
-        )
-    return refused if lost else None

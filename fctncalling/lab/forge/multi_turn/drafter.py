@@ -8,13 +8,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from fctncalling.lab.forge.multi_turn import inventory, make_world
 from fctncalling.lab.forge.multi_turn.dials import Dials
 from fctncalling.lab.forge.multi_turn.knowledge import Fact, Knowledge, source_of
 from fctncalling.lab.forge.plan import Source, Value
-from fctncalling.lab.forge.words.literals import MONTHS
+from fctncalling.lab.own_api.english import date_forms
 
 NUMERIC_KINDS = tuple(
     "number count price pressure gallons liters kilometers miles amount temperature".split()
@@ -133,17 +134,17 @@ class Drafter:
 
     def _fresh_options(self, kind: str, exclude: Collection[Any]) -> list[tuple[float, Value]]:
         if kind not in inventory.REFERENCE_KINDS:
-            return [(self.dials.said_now, self._spoken(kind, _fresh_value(kind, self.draw)))]
+            return [(self.dials.said_now, self.spoken(kind, _fresh_value(kind, self.draw)))]
         exist = [e for e in inventory.nameable_values(kind, self.state) if e not in exclude]
         if not exist:
             return []
         rarely = 0.6 if kind in _NUMBERED else 1.0
-        options = [(rarely * self.dials.said_now, self._spoken(kind, self.draw.choice(exist)))]
+        options = [(rarely * self.dials.said_now, self.spoken(kind, self.draw.choice(exist)))]
         if len(exist) == 1 and kind in inventory.LOOK_UPS:
             options.append((self.dials.state, looked_up_value(kind, exist[0], self.state)))
         return options
 
-    def _spoken(self, kind: str, value: Any) -> Value:
+    def spoken(self, kind: str, value: Any) -> Value:
         """Return a value as words say it: now and then in a form that it is inferred from."""
         if self.draw.random() < self.dials.inferred:
             if kind == "airport":
@@ -191,30 +192,23 @@ def value_from_fact(fact: Fact, provenance: str) -> Value:
 
 
 def spoken_date(iso: str) -> str:
-    """Return "2026-05-12" as "May 12, 2026"."""
-    year, month, day = iso.split("-")
-    return f"{MONTHS[int(month) - 1]} {int(day)}, {year}"
+    """Return a date as people say it: "July 4, 2026"."""
+    return date_forms(date.fromisoformat(iso))[0]
+
+
+def own_text(drafter: Drafter, make: Callable[[random.Random], str]) -> Value:
+    """Return a text of the user's own, now and then one that a result shows."""
+    shown = [fact for fact in drafter.knowledge.results("text")[-1:] if _is_short(fact.value)]
+    if shown and drafter.draw.random() < 0.2 * drafter.dials.result:
+        return value_from_fact(shown[0], "result")
+    return verbatim_value("text", make(drafter.draw))
+
+
+def _is_short(shown: Any) -> bool:
+    return isinstance(shown, str) and 8 < len(shown) < 200 and "\n" not in shown
 
 
 Arguments = dict[str, Value]
 Draft = Callable[[Drafter], Arguments]
-
-
-def fresh(kind: str) -> Callable[[Drafter], Value]:
-    """Return a draft of a value that the words say for the first time."""
-    return lambda drafter: drafter.fresh(kind)
-
-
-def of_kind(kind: str) -> Callable[[Drafter], Value]:
-    """Return a draft of a value by its kind alone."""
-    return lambda drafter: drafter.value(kind)
-
-
-def fixed(value: Value) -> Callable[[Drafter], Value]:
-    """Return a draft of a value that is always the same."""
-    return lambda _: value
-
-
-def draft_of(**parts: Callable[[Drafter], Value]) -> Draft:
-    """Return a draft of arguments of which each has a draft of its own."""
-    return lambda drafter: {name: part(drafter) for name, part in parts.items()}
+Part = Callable[[Drafter], Value | None]
+"""Draft of one argument; None where a call leaves it out."""

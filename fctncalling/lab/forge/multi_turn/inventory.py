@@ -11,6 +11,7 @@ from typing import Any
 
 from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.envs.tools.bfcl.directory_tree import Directory, File
+from fctncalling.lab.own_api.english import lower_first
 
 State = Mapping[str, Mapping[str, Any]]
 
@@ -134,15 +135,7 @@ def draw_sentence(draw: random.Random) -> str:
     thing, when = _one(draw, "things"), _one(draw, "times")
     if draw.random() < 0.6:
         return f"{actor} {act} {thing} {when}."
-    return f"{_capital(when)}, {_small(actor)} {act} {thing}."
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
-def _small(words: str) -> str:
-    return words[:1].lower() + words[1:]
+    return f"{when[:1].upper()}{when[1:]}, {lower_first(actor)} {act} {thing}."
 
 
 def draw_text(draw: random.Random, sentences: int) -> str:

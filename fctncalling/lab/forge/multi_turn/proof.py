@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise, product
 from typing import Any, NamedTuple
 
-from fctncalling.checkers.multi_turn import LiveTurnResults, state_differences, turn_fault
+from fctncalling.checkers.multi_turn import state_differences
 from fctncalling.data.types import TurnResults
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.parse import PlainCall
@@ -27,9 +27,15 @@ from fctncalling.lab.forge.plan import (
     PlannedCall,
     PlannedTurn,
     Value,
-    open_session,
     parse_result,
     plain_call,
+)
+from fctncalling.lab.forge.replay import (
+    Place,
+    call_places,
+    changed_replay,
+    open_session,
+    replay,
 )
 
 MOST_CALLS = 3  # neighbours that one call may stand for
@@ -205,8 +211,6 @@ def _equivalent_calls(
 
 AMBIGUOUS = "another way leads to the same end"
 _MOST_EXCLUDED = 2
-Place = tuple[int, int]  # turn, call
-Dropped = frozenset[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -231,13 +235,14 @@ def prove(plan: Plan) -> Proof:
     places = call_places(plan)
     edges: dict[Place, list[Place]] = {place: [] for place in places}
     for place in places:
-        passes, results = _attempt(plan, frozenset({place}), truth)
+        passes, results = changed_replay(plan, {place: None}, truth)
         if passes:
             return Proof(f"the plan passes without call {place}", plan)
         for later in _changed(results, truth, place):
             edges[later].append(place)
     for first, second in pairwise(places):
-        if first[0] == second[0] and _attempt(plan, frozenset({first, second}), truth)[0]:
+        both = {first: None, second: None}
+        if first[0] == second[0] and changed_replay(plan, both, truth)[0]:
             return Proof(f"the plan passes without calls {first} and {second}", plan)
     if useless := _useless_steps(plan, edges):
         return Proof(f"nothing needs the steps {useless}", plan)
@@ -247,11 +252,6 @@ def prove(plan: Plan) -> Proof:
     return Proof(
         "", replace(plan, turns=_with_edges(plan.turns, edges), excluded_functions=excluded)
     )
-
-
-def call_places(plan: Plan) -> list[Place]:
-    """Return the place of each call."""
-    return [(t, c) for t, turn in enumerate(plan.turns) for c in range(len(turn.calls))]
 
 
 def _useless_steps(plan: Plan, edges: dict[Place, list[Place]]) -> list[Place]:
@@ -295,41 +295,6 @@ def _with_edges(turns: Sequence[PlannedTurn], edges: dict[Any, Any]) -> tuple[Pl
         )
         found.append(replace(turn, calls=calls, requested=calls))
     return tuple(found)
-
-
-def replay(plan: Plan, without: Dropped = frozenset()) -> list[TurnResults]:
-    """Return what each turn leaves behind where some calls are not made."""
-    session = open_session(plan)
-    records = []
-    for t, turn in enumerate(plan.turns):
-        results = _executed(session, t, turn, without)
-        records.append(TurnResults(results, session.public_state()))
-    return records
-
-
-def _executed(
-    session: ToolSession, number: int, turn: PlannedTurn, without: Dropped
-) -> tuple[str, ...]:
-    """Return the results of a turn's calls but for some."""
-    kept = [call for c, call in enumerate(turn.calls) if (number, c) not in without]
-    return tuple(session.execute(plain_call(call)) for call in kept)
-
-
-def _attempt(
-    plan: Plan, without: Dropped, truth: Sequence[TurnResults]
-) -> tuple[bool, list[Sequence[str]]]:
-    """Return whether the checker passes a plan without some calls, and its results by turn."""
-    session = open_session(plan)
-    passes, seen, results = True, Counter[str](), list[Sequence[str]]()
-    for t, turn in enumerate(plan.turns):
-        made = _executed(session, t, turn, without)
-        results.append(made)
-        seen.update(made)
-        # The live states are compared before the next turn changes them, and never copied.
-        passes = passes and not turn_fault(
-            LiveTurnResults(made, session.live_state()), truth[t], seen
-        )
-    return passes, results
 
 
 def with_long_context_results(plan: Plan) -> Plan | None:

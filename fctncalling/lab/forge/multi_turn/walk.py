@@ -9,13 +9,9 @@ from typing import Any
 
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.parse import PlainCall
-from fctncalling.lab.forge.multi_turn import (
-    car_couplings,
-    desk_couplings,
-    inventory,
-    trade_couplings,
-)
-from fctncalling.lab.forge.multi_turn.car_couplings import newest_shown_numbers
+from fctncalling.lab.forge.multi_turn import inventory
+from fctncalling.lab.forge.multi_turn.car_drafts import newest_shown_numbers
+from fctncalling.lab.forge.multi_turn.couplings import ARGUMENT_DRAFTS
 from fctncalling.lab.forge.multi_turn.dials import FOLLOW_UPS, FUNCTION_WEIGHTS, SUPPLIED, Dials
 from fctncalling.lab.forge.multi_turn.drafter import Drafter
 from fctncalling.lab.forge.multi_turn.knowledge import (
@@ -32,8 +28,6 @@ from fctncalling.lab.forge.multi_turn.moves import (
 )
 from fctncalling.lab.forge.plan import PlannedCall, Purpose, Value, copy_argument, parse_result
 
-ARGUMENT_DRAFTS = {**desk_couplings.DRAFTS, **trade_couplings.DRAFTS, **car_couplings.DRAFTS}
-"""Function -> draft of all its arguments; of any other function each is drafted by its kind."""
 LOGINS = {
     "authenticate_twitter": ("TwitterAPI", "authenticated"),
     "ticket_login": ("TicketAPI", "current_user"),

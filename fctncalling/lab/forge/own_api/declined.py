@@ -12,6 +12,7 @@ from fctncalling.lab.forge.own_api.drawn_call import AskableApi, RequestDraft, d
 from fctncalling.lab.own_api.words.clauses import spoken_value_with_noun
 from fctncalling.lab.own_api.words.frames import Act, RequestFrame, act_families, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.request_fit import stems
 from fctncalling.lab.own_api.words.request_text import SaidCall, request_text, said_call
 from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 
@@ -42,12 +43,14 @@ def out_of_scope_draft(api: AskableApi, rng: Random) -> RequestDraft:
     if not api.offers.choice.takes_all and rng.random() < LEFT_OUT_SHARE:
         return _left_out(api, rng)
     roll = rng.random()
+    if _of_records(api) and 0.5 <= roll < 0.96:
+        return _about_own_thing(api, rng, "record")
     if roll < 0.26:
         return _from_outside(api, rng, "faq")
     if roll < 0.42:
         return _from_outside(api, rng, "foreign")
     if roll < 0.64:
-        return _about_own_thing(api, rng)
+        return _about_own_thing(api, rng, "record" if _of_records(api) else "near")
     if roll < 0.96:
         return _other_act(api, rng)
     return _left_out(api, rng)  # few of a small API: training reads another list anew
@@ -66,12 +69,18 @@ def _rows_unserved(api: AskableApi, part: str) -> list[OutOfScopeRequests]:
 
 
 @cache
+def _of_records(api: AskableApi) -> bool:
+    """Return whether an API's things are records, which nobody waters, paints or insures."""
+    return all(words.method for words in api.words.values())
+
+
+@cache
 def _unserved(api: AskableApi) -> dict[str, list[OutOfScopeRequests]]:
     everything = " ".join(words.all_words for words in api.words.values())
     everything = re.sub(r"\b(?:out of|in|in any) order\b", "", everything)
     return {
         part: [row for row in _outside(part) if not row.unless.search(everything)]
-        for part in ("faq", "foreign", "near")
+        for part in ("faq", "foreign", "near", "record")
     }
 
 
@@ -98,13 +107,13 @@ def _dressed(request: str, rng: Random) -> str:
     return text
 
 
-def _about_own_thing(api: AskableApi, rng: Random) -> RequestDraft:
+def _about_own_thing(api: AskableApi, rng: Random, part: str) -> RequestDraft:
     """Return a request about a thing of the API's own that no function of its serves."""
     words = _with_thing(api, rng)
-    request = rng.choice(rng.choice(_rows_unserved(api, "near")).requests)
+    request = rng.choice(rng.choice(_rows_unserved(api, part)).requests)
     mood = _mood_of(request)
     text = _said_of_thing(api, words, request, mood, rng)
-    return RequestDraft(text, [], source="near", about=words.doc.name)
+    return RequestDraft(text, [], source=part, about=words.doc.name)
 
 
 def _mood_of(request: str) -> str:
@@ -202,6 +211,21 @@ def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
     text = request_text([said_call(api.words[function], frame, call.arguments, rng)], rng)
     hidden = (function, *alike)
     return RequestDraft(text, [], [frame], left_out=hidden, source="left out", about=function)
+
+
+def may_serve(other: FunctionWords, own: FunctionWords, text: str) -> bool:
+    """Return whether a function does what a request for a left-out one asks for, or nearly.
+
+    It does as much with the same thing: a list of all has the one, a metric may be a custom one.
+    """
+    one, two = other.operation, own.operation
+    if one is None or two is None:
+        return False
+    sorts = ["look" if each.sort == "search" else each.sort for each in (one, two)]
+    nouns = {each for noun in one.nouns.values() for each in stems(noun)}
+    things = {*stems(one.thing)} <= {*stems(two.thing), *stems(" ".join(two.nouns.values()))}
+    same_verb = sorts[0] != "other" or one.verb == two.verb
+    return sorts[0] == sorts[1] and same_verb and things and nouns <= {*stems(text)}
 
 
 @cache

@@ -8,14 +8,15 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from random import Random
 from typing import Any
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.offers import FunctionOffers
+from fctncalling.lab.own_api.english import singular
 from fctncalling.lab.own_api.function_choice import MOST_OFFERED
-from fctncalling.lab.own_api.kinds import ArgumentKind
+from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
 from fctncalling.lab.own_api.words.clauses import CHANGES, ordered_parameter_pairs
 from fctncalling.lab.own_api.words.frames import (
@@ -26,8 +27,9 @@ from fctncalling.lab.own_api.words.frames import (
     split_held_out_frames,
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.labelled_values import can_be_said, repeats_thing
 from fctncalling.lab.own_api.words.request_fit import RequestFit
-from fctncalling.lab.own_api.words.vocabulary import singular, spaced_words
+from fctncalling.lab.own_api.words.vocabulary import spaced_words
 from fctncalling.specification.api import OwnApi
 
 OTHER_MIGHT_DO = "another function might do"
@@ -98,6 +100,9 @@ def _unasked(words: Mapping[str, FunctionWords]) -> dict[str, str]:
         for parameter, kind in each.kinds.items():
             if kind.required and not kind.can_be_asked:
                 found[name] = f"{parameter} is demanded, but {_why(kind)}"
+        is_change = each.method and each.operation and each.operation.sort == "change"
+        if is_change and all(each.is_placed(n) for n, k in each.kinds.items() if k.can_be_asked):
+            found.setdefault(name, "no document says what it changes")
     return found
 
 
@@ -143,56 +148,78 @@ _TRIES = 60
 
 @dataclass(frozen=True)
 class DrawnCall:
-    """A function, its values, and what is accepted of each parameter."""
+    """Call of a function."""
 
-    function: str
+    words: FunctionWords
     arguments: Mapping[str, Any]
-    truth: Mapping[str, Any]
+
+    @property
+    def function(self) -> str:
+        """The function's name."""
+        return self.words.doc.name
+
+    @cached_property
+    def truth(self) -> dict[str, Any]:
+        """What is accepted of each parameter: what goes unsaid stays out or has its default."""
+        truth: dict[str, Any] = {}
+        for name, kind in self.words.kinds.items():
+            if name in self.arguments:
+                truth[name] = kind.accepted(self.arguments[name])
+            elif len(unsaid := kind.accepted_unsaid()) > 1:
+                truth[name] = unsaid
+        return truth
 
     def accepted(self) -> dict[str, dict[str, Any]]:
         """Return the call as a ground truth lists it."""
-        return {self.function: dict(self.truth)}
+        return {self.function: self.truth}
 
 
 def draw_call(
-    api: AskableApi, function: str, rng: Random, given: Mapping[str, Any] | None = None
+    api: AskableApi,
+    function: str,
+    rng: Random,
+    given: Mapping[str, Any] | None = None,
+    known: Mapping[str, Any] | None = None,
 ) -> DrawnCall:
-    """Return a call with drawn values, those given kept; NoTaskDrawn where none fits."""
-    words = api.words[function]
+    """Return a call with drawn values; NoTaskDrawn where none fits.
+
+    given: values that it has; known: values of parameters that it may or may not mention.
+    """
+    words, given, known = api.words[function], given or {}, known or {}
     names = _mentioned(words, rng)
     arguments: dict[str, Any] = {}
     for name in words.kinds:
-        if given is not None and name in given:
+        if name in given:
             arguments[name] = given[name]
         elif name in names:
-            arguments[name] = _value(api, words.kinds[name], rng)
+            arguments[name] = known[name] if name in known else _value(api, words.kinds[name], rng)
     _keep_conditions(api, words, arguments, rng)
+    if words.method:
+        _keep_to_sayable(words, arguments)
     _put_in_order(words, arguments)
     _make_whole_month(api, words, arguments, rng)
     _match_mail(arguments, words)
     _require_apart(words, arguments)
-    return DrawnCall(function, arguments, accepted_arguments(words, arguments))
-
-
-def accepted_arguments(words: FunctionWords, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is accepted of each parameter: what goes unsaid stays out or has its default."""
-    truth: dict[str, Any] = {}
-    for name, kind in words.kinds.items():
-        if name in arguments:
-            truth[name] = kind.accepted(arguments[name])
-        elif len(unsaid := kind.accepted_unsaid()) > 1:
-            truth[name] = unsaid
-    return truth
+    return DrawnCall(words, arguments)
 
 
 def _mentioned(words: FunctionWords, rng: Random) -> list[str]:
     """Return the parameters that a request mentions."""
     needed = [name for name, kind in words.kinds.items() if kind.required]
     optional = [n for n, kind in words.kinds.items() if not kind.required and kind.can_be_asked]
+    optional = [n for n in optional if len(words.kinds[n].values) != 1 or not words.method]
     chosen = [name for name in optional if rng.random() < _share(words.kinds[name])]
     chosen = rng.sample(chosen, min(len(chosen), _MOST_OPTIONAL))
     changes = words.verb in CHANGES and len(needed) < 2
     bare = not needed and rng.random() >= _BARE_SHARE
+    if words.method and words.operation:
+        sort, path = words.operation.sort, words.path
+        open_ones = [name for name in optional if f"{{{name}}}" not in path]
+        changes = sort == "change" and all(f"{{{name}}}" in path for name in needed)
+        bare = bare and sort != "search"
+        chosen += [n for n in open_ones if n == "id" and n not in chosen and sort != "look"]
+        queries = [n for n in open_ones if words.kinds[n].topic == "query"]
+        chosen += queries[:1] if sort == "search" and not {*queries} & {*chosen} else []
     if (changes or bare) and optional and not chosen:
         chosen = [rng.choice(optional)]
     return [name for name in words.kinds if name in needed or name in chosen]
@@ -227,6 +254,66 @@ def is_held_out(value: Any) -> bool:
     return hashlib.sha256(str(value).encode()).digest()[0] % 8 == 0
 
 
+_EXCLUDES = re.compile(
+    r"(?:can ?not|can't|must not|may not|should not|not be|do not) (?:be )?(?:used?|combined?|"
+    r"set|specify|specified|provided?|sent|passed|included?)?[^.]{0,20}\b(?:with|both|if|when)\b|"
+    r"mutually exclusive|only one of|not both|instead of|either\b.*\bor\b|alternative to|overrid",
+    re.IGNORECASE,
+)
+"""What a description says of parameters that exclude each other."""
+
+
+def _keep_to_sayable(words: FunctionWords, arguments: dict[str, Any]) -> None:
+    """Leave out options that no person says, or that others exclude; refuse a change of nothing."""
+    for name in [*arguments]:
+        if not can_be_said(words, name, arguments[name]):
+            if words.kinds[name].required:
+                raise NoTaskDrawn("its nested values have no words")
+            del arguments[name]
+    primary, own = words.primary, words.operation
+    for name, value in [*arguments.items()]:
+        kind = words.kinds[name]
+        if kind.values and {*map(str, kind.values)} & {*words.kinds} - {name}:
+            for other in {*map(str, kind.values)} & {*words.kinds} - {str(value)}:
+                arguments.pop(other, None)  # one form of several, which the value names
+            if str(value) in words.kinds and str(value) not in arguments:
+                raise NoTaskDrawn("names a form that is not said")
+        if value is False and not kind.required and kind.default is MISSING:
+            arguments[name] = True  # nobody asks for what is so in any case
+        if primary and repeats_thing(words, value):
+            value[primary] = arguments[primary]
+    for name in [*arguments]:
+        if not words.kinds[name].required and _is_excluded(words, name, arguments):
+            del arguments[name]
+    places = words.origin.get("parameters", {})
+    if any(each.get("in") == "whole body" and n not in arguments for n, each in places.items()):
+        raise NoTaskDrawn("its nested values have no words")
+    if own and own.sort == "change" and all(map(words.is_placed, arguments)):
+        raise NoTaskDrawn("says no change")
+    if own and own.sort == "search" and not arguments and words.kinds:
+        raise NoTaskDrawn("says nothing to look for")
+
+
+def _is_excluded(words: FunctionWords, name: str, arguments: Mapping[str, Any]) -> bool:
+    """Return whether another value leaves no room for an option: by its document, or by sense."""
+    topic = words.kinds[name].topic
+    others = [words.kinds[other] for other in arguments if other != name]
+    if topic == "time_zone":
+        return any(re.search(r"\dT\d|\d:\d", str(each)) for each in arguments.values())
+    if topic.startswith(("country", "state")):
+        return any(each.topic in ("coordinates", "latitude") for each in others)
+    for other in arguments:
+        for one, two in ((name, other), (other, name)):
+            about = words.kinds[one].description
+            if (
+                other != name
+                and re.search(rf"\b{re.escape(two)}\b", about)
+                and _EXCLUDES.search(about)
+            ):
+                return True
+    return False
+
+
 def _keep_conditions(
     api: AskableApi, words: FunctionWords, arguments: dict[str, Any], rng: Random
 ) -> None:
@@ -243,6 +330,7 @@ def _keep_conditions(
             arguments[name] = _value(api, kind, rng)
 
 
+@cache
 def _condition(words: FunctionWords, name: str) -> tuple[str, Any] | None:
     about = words.kinds[name].description.lower()
     for other, kind in words.kinds.items():
@@ -328,6 +416,7 @@ def draw_frame(
     words = api.words[call.function]
     share = _ACT_SHARE if words.operation else 1 - _DOC_SHARE
     share = share if len(api.words) <= FEW_FUNCTIONS else _ACT_SHARE_OF_MANY
+    share = 0.0 if words.method else share  # whose sentences are plain
     if of_acts and (not from_doc or rng.random() < share):
         return _by_mood(of_acts, rng)
     return _by_mood(from_doc or fitting, rng)

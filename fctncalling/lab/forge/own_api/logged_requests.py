@@ -19,7 +19,6 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     AskableApi,
     DrawnCall,
     RequestDraft,
-    accepted_arguments,
 )
 from fctncalling.lab.forge.own_api.own_entries import draft_entry, draft_fault
 
@@ -86,5 +85,4 @@ class LoggedRequests:
         return entry
 
     def _drawn(self, call: Call) -> DrawnCall:
-        truth = accepted_arguments(self._api.words[call.name], call.arguments)
-        return DrawnCall(call.name, call.arguments, truth)
+        return DrawnCall(self._api.words[call.name], call.arguments)

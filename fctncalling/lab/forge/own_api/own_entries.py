@@ -12,18 +12,17 @@ from random import Random
 from typing import Any
 
 from fctncalling.checkers import check
-from fctncalling.checkers.clarify import GUESSED, NEEDLESS_QUESTION, ClarifyRecord
+from fctncalling.checkers.clarify import ClarifyRecord
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.forge.forged_entry import (
     ForgedEntry,
     NoTaskDrawn,
-    SingleTurnTask,
     entry_task,
     user_answer,
 )
-from fctncalling.lab.forge.own_api.declined import out_of_scope_draft
+from fctncalling.lab.forge.own_api.declined import may_serve, out_of_scope_draft
 from fctncalling.lab.forge.own_api.drawn_call import (
     FEW_FUNCTIONS,
     OTHER_MIGHT_DO,
@@ -38,7 +37,8 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
     several_calls_draft,
     single_call_draft,
 )
-from fctncalling.lab.forge.single_turn.entries import difficulty, proof_fault
+from fctncalling.lab.forge.proof import proof_fault, question_fault
+from fctncalling.lab.forge.single_turn.entries import difficulty
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.vocabulary import spaced_words
 
@@ -141,6 +141,9 @@ def _fault(api: AskableApi, entry: dict[str, Any], draft: RequestDraft) -> str |
     if draft.left_out:
         own = draft.frames[0].function
         scores = api.fit.scores(draft.question, (), [own, *offered])
+        words = [api.words[name] for name in offered]
+        if any(may_serve(each, api.words[own], draft.question) for each in words):
+            return OTHER_MIGHT_DO
         if any(scores[name] > MOST_ALIKE * scores[own] for name in offered):
             return OTHER_MIGHT_DO
     if not called or all(_tells_alone(api, frame, others) for frame in draft.frames):
@@ -176,10 +179,8 @@ def draft_fault(entry: dict[str, Any], draft: RequestDraft) -> str | None:
     if fault := proof_fault(replace(_offering(task, draft), category="multiple")):
         return fault
     record = _record(draft)
-    if check(task, ClarifyRecord(record, 0)).error_type != GUESSED:
-        return "passes without a question"
-    if check(task, ClarifyRecord(record, 2)).error_type != NEEDLESS_QUESTION:
-        return "passes with a question too many"
+    if fault := question_fault(task, record, is_open=True):
+        return fault
     return None if _answers(task, draft, record) else UNANSWERED
 
 
@@ -218,8 +219,7 @@ def _answers(task: Task, draft: RequestDraft, record: list[dict[str, dict[str, A
 def _difficulty(draft: RequestDraft, entry: dict[str, Any]) -> float:
     if draft.turns:
         return round(min(1.0, 0.1 * sum(len(calls) for calls in draft.turn_calls)), 3)
-    truth = entry.get("ground_truth")
-    return difficulty(SingleTurnTask(draft.question, entry["function"], truth, {}))
+    return difficulty(entry["function"], entry.get("ground_truth"))
 
 
 def _provenance(draft: RequestDraft) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`forge --api SPEC`: settings, run and coverage of the tasks of a user's own functions."""
+"""Tasks of a user's own functions (`forge --api SPEC`): flags, source and coverage."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, write_records
-from fctncalling.lab.forge.forge_run import (
-    BaseForgeRun,
-    ForgeFailure,
-    ForgeFiles,
-    apportion_tasks,
-    write_tasks,
-)
+from fctncalling.lab.forge.forge_files import ForgeFiles
+from fctncalling.lab.forge.forge_run import ForgeFailure, ForgeReport, ForgeRun, TaskSource
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn
 from fctncalling.lab.forge.own_api.drawn_call import AskableApi, askable_api, optional_shares
 from fctncalling.lab.forge.own_api.logged_requests import LoggedRequests
@@ -31,13 +25,11 @@ from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
 from fctncalling.lab.forge.own_api.own_single_turn import can_be_missing
 from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
 from fctncalling.lab.own_api.api_part import add_offer_arguments, part_of_api, require_offered
-from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.kinds.find import guessed_kind_notes
 from fctncalling.lab.own_api.kinds.value_tables import library_versions
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.frames import read_phrases, write_phrases
-from fctncalling.specification.api import OwnApi
 
 
 class Coverage:
@@ -150,78 +142,89 @@ def _lines(ledger: Path) -> list[dict[str, Any]]:
     return [line for line in found if "provenance" in line]
 
 
-class OwnForgeRun(BaseForgeRun):
-    """Run that makes an own API's tasks in their order."""
+OWN_VERSION = 9
+"""Raised where the same seed gives other tasks than before."""
 
+
+class OwnApiSource(TaskSource):
+    """Tasks of an own API."""
+
+    weights = OWN_CATEGORIES
     max_attempts = 60
 
     def __init__(
-        self, settings: OwnForgeSettings, api: AskableApi, paraphraser: Paraphraser | None = None
+        self,
+        api: AskableApi,
+        files: Mapping[str, Path | None] | None = None,
+        paraphraser: Paraphraser | None = None,
     ) -> None:
-        super().__init__(settings.counts(), settings.seed)
+        """`files`: flag -> file that was read beside the API."""
         self._api = api
-        self._source = settings.api.source
+        self._files = files or {}
         self._paraphraser = paraphraser
 
-    def draw(self, category: str, index: int, attempt: int) -> ForgedEntry:
+    def draw(self, category: str, seed: int, index: int, attempt: int) -> ForgedEntry:
         try:
-            return own_entry(self._api, category, self._seed, index, attempt)
+            return own_entry(self._api, category, seed, index, attempt)
         except NoTaskDrawn as fault:
-            raise ForgeFailure(f"{self._source}: {fault}") from None
+            raise ForgeFailure(f"{self._api.api.source}: {fault}") from None
 
-    def _reworded(self, drawn: ForgedEntry) -> ForgedEntry:
+    def reworded(self, drawn: ForgedEntry) -> ForgedEntry:
         if self._paraphraser is None:
             return drawn
         return drawn._replace(entry=self._paraphraser.reworded(drawn.entry))
 
-    def _run_dry(self, category: str, index: int) -> str:
+    def record(self) -> dict[str, Any]:
+        api = self._api.api
+        docs = [[doc.name, doc.description, doc.parameters] for doc in api.functions]
+        text = json.dumps([docs, list(api.scenarios)], sort_keys=True, default=str)
+        return {
+            "own_version": OWN_VERSION,
+            "libraries": library_versions(),
+            "api": api.source,
+            "api_sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "held_out": self._api.held_out,
+            "offered": self._api.offers.choice.most,
+            "paraphrased": self._paraphraser is not None,
+            **{flag: None if path is None else _hash(path) for flag, path in self._files.items()},
+        }
+
+    def run_dry(self, category: str, index: int) -> str:
         return (
             f"{category}: no new text after {self.max_attempts} attempts at number {index}: the "
             f"API gives about {index} of them; pass a smaller --num_tasks, or phrases of your own, "
             "--phrases FILE"
         )
 
-
-OWN_VERSION = 8
-"""Raised where the same seed gives other tasks than before."""
-
-
-@dataclass(frozen=True)
-class OwnForgeSettings:
-    """The flags of a run, and hashes of what it reads."""
-
-    num_tasks: int
-    seed: int
-    categories: tuple[str, ...]
-    api: OwnApi
-    files: tuple[tuple[str, Path | None], ...] = ()  # flag -> file
-    held_out: bool = False
-    offered: int = MOST_OFFERED
-    paraphrased: bool = False
-
-    def counts(self) -> dict[str, int]:
-        """Return how many tasks each category gets."""
-        weights = {name: OWN_CATEGORIES[name] for name in self.categories}
-        return apportion_tasks(self.num_tasks, weights)
-
-    def record(self) -> dict[str, Any]:
-        """Return the settings as the ledger holds them."""
-        docs = [[doc.name, doc.description, doc.parameters] for doc in self.api.functions]
-        read = [docs, list(self.api.scenarios)]
-        text = json.dumps(read, sort_keys=True, default=str)
-        return {
-            "own_version": OWN_VERSION,
-            "libraries": library_versions(),
-            "api": self.api.source,
-            "api_sha256": hashlib.sha256(text.encode()).hexdigest(),
-            "num_tasks": self.num_tasks,
-            "seed": self.seed,
-            "categories": list(self.categories),
-            "held_out": self.held_out,
-            "offered": self.offered,
-            "paraphrased": self.paraphrased,
-            **{flag: None if path is None else _hash(path) for flag, path in self.files},
+    def report(self, files: ForgeFiles, *, is_new: bool) -> ForgeReport:
+        if self._paraphraser is not None:
+            told = ", ".join(f"{n} {why}" for why, n in self._paraphraser.counts.most_common())
+            print(f"paraphrases: {told}; log: {self._paraphraser.log}", file=sys.stderr)
+            self._paraphraser.close()
+        api, output, summary = self._api.api, files.output, files.summary()
+        page = output.with_name(f"{output.name}{COVERAGE_PAGE}")
+        coverage = Coverage(self._api, files.ledger)
+        page.write_text(coverage.page(), encoding="utf-8")
+        covered, offers = coverage.record(), count_offers(_lines(files.ledger))
+        record: dict[str, Any] = {
+            "output": str(output),
+            "coverage": str(page),
+            "covered": covered,
+            **summary["totals"],
+            "offers": offers,
+            "api": api.summary(),
+            "left_out": dict(api.left_out),
         }
+        thrown = ", ".join(f"{n} {why}" for why, n in sorted(record["thrown_away"].items()))
+        text = (
+            f"{record['tasks']} tasks in {output}; coverage: {page}; drafts thrown away: "
+            f"{thrown or 'none'}\n{coverage_line(covered)}\n{offers_line(offers)}{record['api']}"
+        )
+        if api.tool_class is not None and "multi_turn_base" in summary["settings"]["categories"]:
+            runs = f"fctncalling train --dataset_path {output} --allow_task_tools"
+            record["next"] = f"{runs} (tasks of several turns run {api.tool_class})"
+            text += f"\nnext: {record['next']}"
+        return ForgeReport(record, text)
 
 
 def _hash(path: Path) -> str:
@@ -232,17 +235,16 @@ _FLAGS = ("scenarios", "kinds", "phrases")
 MOST_GUESSES_TOLD = 8
 
 
-def add_own_arguments(parser: argparse.ArgumentParser) -> None:
+def add_own_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags of an own API."""
-    group = parser.add_argument_group("tasks of your own API")
-    add = group.add_argument
+    add = parser.add_argument
     add(
         "--api",
         metavar="SPEC",
         help="your own functions: module:Class, an OpenAPI document or tool schemas "
         "(FILE.yaml, FILE.json), mcp:COMMAND or mcp:URL",
     )
-    add_offer_arguments(group)
+    add_offer_arguments(parser)
     states = "states of a Python class to begin from: a JSON list of what its _load_scenario takes"
     add("--scenarios", type=Path, metavar="FILE", help=states)
     add("--kinds", type=Path, metavar="FILE", help="kinds of values, where they are guessed wrong")
@@ -268,8 +270,8 @@ def add_own_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_own(args: argparse.Namespace) -> int:
-    """Make the tasks, their ledger and the coverage table; return 0."""
+def own_runs(args: argparse.Namespace) -> Iterator[tuple[OwnApiSource, ForgeRun, Path]]:
+    """Yield source, run and output of the tasks that a command's flags ask for."""
     require_offered(args.offered)
     api = load_api(args.api, scenarios=args.scenarios)
     api = part_of_api(api, args.operations, args.tags)
@@ -286,48 +288,22 @@ def run_own(args: argparse.Namespace) -> int:
         print(f"phrases: {args.write_phrases}", file=sys.stderr)
     if args.from_logs:
         _write_logged(LoggedRequests(args.from_logs, askable), args.from_logs, args.output)
-    report = [_made(args, api, askable, args.output, args.num_tasks)]
+    yield _own_run(args, askable, args.output, args.num_tasks)
     if args.held_out:
         rest = askable_api(api, kinds, phrases, held_out=True, offered=args.offered)
         path = args.output.with_name(f"{args.output.name}.held_out.jsonl")
-        report.append(_made(args, api, rest, path, args.held_out))
-    print(json.dumps(report, indent=2) if args.json else "\n".join(map(_line, report)))
-    return 0
+        yield _own_run(args, rest, path, args.held_out)
 
 
-def _made(
-    args: argparse.Namespace, api: OwnApi, askable: AskableApi, output: Path, num_tasks: int
-) -> dict[str, object]:
-    settings = OwnForgeSettings(
-        num_tasks,
-        args.seed,
-        categories_to_make(args.category, askable, args.seed),
-        api,
-        tuple((flag, getattr(args, flag)) for flag in _FLAGS),
-        askable.held_out,
-        args.offered,
-        paraphrased=args.paraphrase is not None,
-    )
-    files = ForgeFiles(output, settings.record())
+def _own_run(
+    args: argparse.Namespace, askable: AskableApi, output: Path, num_tasks: int
+) -> tuple[OwnApiSource, ForgeRun, Path]:
+    categories = categories_to_make(args.category, askable, args.seed)
     log = args.output.with_name(f"{args.output.name}.paraphrases.jsonl")
     paraphraser = args.paraphrase and Paraphraser(args.paraphrase, args.paraphrase_model, log)
-    run = OwnForgeRun(settings, askable, paraphraser or None)
-    write_tasks(files, run.tasks(args.jobs), num_tasks)
-    if paraphraser:
-        paraphraser.close()
-        told = ", ".join(f"{count} {why}" for why, count in paraphraser.counts.most_common())
-        print(f"paraphrases: {told}; log: {log}", file=sys.stderr)
-    page = output.with_name(f"{output.name}{COVERAGE_PAGE}")
-    coverage = Coverage(askable, files.ledger)
-    page.write_text(coverage.page(), encoding="utf-8")
-    totals = files.summary()["totals"] | {"offers": count_offers(_lines(files.ledger))}
-    runs_class = api.tool_class is not None and "multi_turn_base" in settings.categories
-    runs = f"fctncalling train --dataset_path {output} --allow_task_tools"
-    more: dict[str, object] = {"api": api.summary(), "left_out": dict(api.left_out)}
-    if runs_class:
-        more["next"] = f"{runs} (tasks of several turns run {api.tool_class})"
-    covered = {"coverage": str(page), "covered": coverage.record()}
-    return {"output": str(output), **covered, **totals, **more}
+    files = {flag: getattr(args, flag) for flag in _FLAGS}
+    source = OwnApiSource(askable, files, paraphraser or None)
+    return source, ForgeRun(source, num_tasks, args.seed, categories), output
 
 
 def _write_logged(requests: LoggedRequests, logs: Path, output: Path) -> None:
@@ -384,17 +360,3 @@ def _told(api: AskableApi) -> list[str]:
     if more > 0:
         told.append(f"note: {more} further notes: FILE.coverage.md has them all")
     return told + [f"not asked for: {name}: {why}" for name, why in api.unasked.items()]
-
-
-def _line(report: Mapping[str, object]) -> str:
-    thrown = report["thrown_away"]
-    covered, offers = report["covered"], report["offers"]
-    assert isinstance(thrown, dict)
-    assert isinstance(covered, dict)
-    assert isinstance(offers, dict)
-    told = ", ".join(f"{count} {why}" for why, count in sorted(thrown.items())) or "none"
-    return (
-        f"{report['tasks']} tasks in {report['output']}; coverage: {report['coverage']}; "
-        f"drafts thrown away: {told}\n{coverage_line(covered)}\n{offers_line(offers)}"
-        f"{report['api']}" + (f"\nnext: {report['next']}" if "next" in report else "")
-    )

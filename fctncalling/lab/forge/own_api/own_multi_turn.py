@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from random import Random
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.judging.judge import judge
+from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.drawn_call import (
     AskableApi,
@@ -24,13 +26,16 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     draw_call,
     draw_frame,
 )
-from fctncalling.lab.forge.own_api.own_single_turn import call_with_arguments, with_back_reference
+from fctncalling.lab.forge.own_api.own_single_turn import with_back_reference
+from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value, copy_argument
+from fctncalling.lab.forge.replay import call_places, changed_replay, replay
+from fctncalling.lab.own_api.english import singular
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.request_text import request_text, said_call
 from fctncalling.lab.own_api.words.spoken_values import spoken_value
-from fctncalling.lab.own_api.words.vocabulary import register_table_phrases, singular, spaced_words
+from fctncalling.lab.own_api.words.vocabulary import register_table_phrases, spaced_words
 
 DONE = "Done."
 FROM_RESULT_SHARE = 0.6  # of later turns that speak of what the result before tells
@@ -67,7 +72,7 @@ class StatefulConversation:
     def results(self, *calls: DrawnCall) -> list[str]:
         """Return the results of calls, one after the other, on the state as it is."""
         saved = self._session.get_state()
-        found = [self._session.execute(_written(call)) for call in calls]
+        found = [self._session.execute(_tool_call(call)) for call in calls]
         self._session.set_state(saved)
         return found
 
@@ -77,7 +82,7 @@ class StatefulConversation:
             self.turns.append(turn)
             self.told += turn.text
             for call in turn.calls:
-                self.result = self._session.execute(_written(call))
+                self.result = self._session.execute(_tool_call(call))
                 self.told += self.result
         self.state = self._session.public_state()
         self._there = {}
@@ -88,10 +93,8 @@ class StatefulConversation:
             kinds = self.api.words[function].kinds.items()
             self._there[function] = {name: _things(name, kind, self.state) for name, kind in kinds}
         found = self._there[function].items()
-        there = {name: self.rng.choice(each) for name, each in found if each} | dict(given or {})
-        call = draw_call(self.api, function, self.rng)
-        kept = {n: v for n, v in there.items() if n in call.arguments or n in (given or ())}
-        return draw_call(self.api, function, self.rng, kept)
+        there = {name: self.rng.choice(each) for name, each in found if each}
+        return draw_call(self.api, function, self.rng, given, there)
 
 
 def multi_turn_draft(api: AskableApi, rng: Random, function: str) -> RequestDraft:
@@ -149,7 +152,7 @@ def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
         if not names:
             continue
         name = rng.choice(names)
-        look_up = call_with_arguments(talk.api.words[finder], {parameter: name})
+        look_up = DrawnCall(talk.api.words[finder], {parameter: name})
         [result] = talk.results(look_up)
         wanted = {
             each: found[0]
@@ -255,7 +258,7 @@ def _alternatives(
             continue
         name = talk.rng.choice(differing)
         value = second.arguments[name]
-        second = call_with_arguments(words, {**first.arguments, name: value})
+        second = DrawnCall(words, {**first.arguments, name: value})
         before, after = talk.results(first, second)
         if _is_refused(before) is is_refused and (not is_refused or not _is_refused(after)):
             return first, second, str(spoken_value(words.kinds[name], value, talk.rng))
@@ -301,22 +304,25 @@ def multi_turn_fault(api: AskableApi, draft: RequestDraft) -> str | None:
         involved_classes=(name,),
     )
 
-    def passes(turns: list[list[str]]) -> bool:
-        steps = [[*(f"[{call}]" for call in calls), DONE] for calls in turns]
-        return judge(task, steps, "prompting", extra_tools=tools).valid
-
-    whole = [list(calls) for calls in draft.turn_calls]
-    if not passes(whole):
+    steps = [[*(f"[{call}]" for call in calls), DONE] for calls in draft.turn_calls]
+    if not judge(task, steps, "prompting", extra_tools=tools).valid:
         return "its own calls do not pass"
-    places = [(turn, at) for turn, calls in enumerate(whole) for at in range(len(calls))]
-    for (turn, at), call in zip(places, draft.calls, strict=True):
-        before, behind = whole[turn][:at], whole[turn][at + 1 :]
-        if passes([*whole[:turn], [*before, *behind], *whole[turn + 1 :]]):
+    calls = iter([_planned(name, call) for call in draft.calls])
+    turns = tuple(PlannedTurn(tuple(islice(calls, len(each)))) for each in draft.turn_calls)
+    plan = Plan({name: draft.scenario}, (name,), turns, tools=tools)
+    truth = replay(plan)
+    for place, call in zip(call_places(plan), draft.calls, strict=True):
+        if changed_replay(plan, {place: None}, truth)[0]:
             return "passes without one of its calls"
         for wrong in _wrong_calls(api, call):
-            if passes([*whole[:turn], [*before, _written(wrong), *behind], *whole[turn + 1 :]]):
+            if changed_replay(plan, {place: _planned(name, wrong)}, truth)[0]:
                 return "passes with another value"
     return None
+
+
+def _planned(class_name: str, call: DrawnCall) -> PlannedCall:
+    arguments = {n: Value("", value, "said_now") for n, value in call.arguments.items()}
+    return PlannedCall(class_name, call.function, arguments)
 
 
 def _wrong_calls(api: AskableApi, call: DrawnCall) -> Iterator[DrawnCall]:
@@ -395,6 +401,11 @@ def _numbered(state: Any, noun: str) -> Iterator[int]:
             if isinstance(value, Mapping) and singular(str(key)) == noun:
                 yield from (each for each in value if isinstance(each, int))
             yield from _numbered(value, noun)
+
+
+def _tool_call(call: DrawnCall) -> PlainCall:
+    """Return a call as the tools take it, its lists and dicts its own."""
+    return PlainCall(call.function, (), {n: copy_argument(v) for n, v in call.arguments.items()})
 
 
 def _written(call: DrawnCall) -> str:

@@ -15,15 +15,15 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     AskableApi,
     DrawnCall,
     RequestDraft,
-    accepted_arguments,
     draw_call,
     draw_frame,
 )
+from fctncalling.lab.own_api.english import NUMBERS, plural, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import verbatim_value
 from fctncalling.lab.own_api.words.frames import RequestFrame, act_families
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.read_back import NUMBERS
+from fctncalling.lab.own_api.words.labelled_values import repeats_thing
 from fctncalling.lab.own_api.words.request_text import (
     ParallelValues,
     SaidCall,
@@ -32,12 +32,13 @@ from fctncalling.lab.own_api.words.request_text import (
     said_call,
 )
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
-from fctncalling.lab.own_api.words.vocabulary import plural, register_table_phrases, with_article
+from fctncalling.lab.own_api.words.vocabulary import register_table_phrases, spaced_words
 
 _SAID_BEHIND = frozenset({"boolean", "array", "object", "one_of"})
 _LIKEWISE_SHARE, _LISTED_SHARE = 0.3, 0.3
 _CERTAIN = frozenset({"identifier", "person_name"})  # kinds that name one certain thing
 _OF_ONE = frozenset({"email", "phone", "url"})  # kinds of values that two things do not share
+_IN_ORDER = re.compile(r"\b(?:order|sort|direction)\b")  # nobody asks for a list in both orders
 _SAME_AGAIN_SHARE = 0.2  # of several requests in one message, two for one function
 _BESIDE_SHARE = 0.7  # of open values that are not the thing itself, where a function has such
 FEWEST_VALUES = 3  # of a listed parameter whose value may go unsaid
@@ -55,7 +56,7 @@ def several_calls_draft(api: AskableApi, rng: Random, function: str) -> RequestD
     """Return a request for two or three calls, of one function or of several."""
     words = api.words[function]
     roll = rng.random()
-    if roll < 0.14 and words.primary is not None:
+    if roll < 0.14 and words.primary is not None and not words.method:
         return _each_with_its_own(api, rng, function)
     if roll < 0.5 and words.primary is not None:
         return _several_things(api, rng, function)
@@ -74,14 +75,16 @@ def _several_things(api: AskableApi, rng: Random, function: str) -> RequestDraft
     for _ in range(rng.choice((1, 1, 1, 1, 2))):
         other = draw_call(api, function, rng, first.arguments).arguments
         fresh = draw_call(api, function, rng).arguments[primary]
-        calls.append(call_with_arguments(words, {**other, primary: fresh}))
+        calls.append(DrawnCall(words, {**other, primary: fresh}))
     things = [call.arguments[primary] for call in calls]
     if len(set(map(str, things))) < len(things) or not all(isinstance(e, str) for e in things):
         raise NoTaskDrawn("the same thing twice")
     sorts = {words.kinds[name].kind for name in first.arguments}
     if sorts & _OF_ONE and len(first.arguments) > 1:
         raise NoTaskDrawn("says what belongs to one thing alone")
-    calls = [call_with_arguments(words, {**first.arguments, primary: each}) for each in things]
+    if any(repeats_thing(words, value) for value in first.arguments.values()):
+        raise NoTaskDrawn("its body repeats the number of the thing")
+    calls = [DrawnCall(words, {**first.arguments, primary: each}) for each in things]
     frame = draw_frame(api, first, rng)
     if rng.random() < _LIKEWISE_SHARE:
         return RequestDraft(_and_likewise(words, frame, first, things[1:], rng), calls, [frame])
@@ -99,6 +102,8 @@ def _several_things(api: AskableApi, rng: Random, function: str) -> RequestDraft
     else:
         given[primary] = ParallelValues(tuple(things))
     said = said_call(words, frame, given, rng)
+    if words.method and re.search(r"\bit\b", " ".join((said.phrase, *said.sentences))):
+        raise NoTaskDrawn("speaks of one thing")
     if behind:
         said = replace(said, phrase=f"{said.phrase}{behind}")
     elif len(first.arguments) > 1 and rng.random() < 0.4:
@@ -134,7 +139,7 @@ def _each_with_its_own(api: AskableApi, rng: Random, function: str) -> RequestDr
             raise NoTaskDrawn("its place is not told")
         place = f"{at[1]} {spoken_value(words.kinds[name], value, rng)}" if at else beside.text
         parts.append(place)
-    second = call_with_arguments(words, {name: other.arguments[name] for name in changed})
+    second = DrawnCall(words, {name: other.arguments[name] for name in changed})
     said = said_call(words, frame, first.arguments, rng)
     if said.sentences or "?" in said.phrase:
         raise NoTaskDrawn("says more behind")
@@ -152,6 +157,8 @@ def _and_likewise(
 ) -> str:
     """Return a request for one thing that adds the others: "..., and the same for L-312"."""
     said = said_call(words, frame, first.arguments, rng)
+    if words.method and said.sentences:
+        raise NoTaskDrawn("says more behind")
     form = rng.choice(register_table_phrases("frame")["likewise"])
     text = form.replace("{o}", join_with_and([str(each) for each in others], rng))
     if text.startswith(","):
@@ -165,12 +172,9 @@ def _announced(words: FunctionWords, count: int, rng: Random) -> str:
     nouns = words.thing_nouns()
     named = [f"these {number} {plural(nouns[0])}", f"{number} {plural(nouns[0])}"] if nouns else []
     both = ["both of these"] if count == 2 else ["all of these"]
+    if words.method and named:
+        return rng.choice(named)  # "these two" might be anything
     return rng.choice((*named, *both, f"these {number}"))
-
-
-def call_with_arguments(words: FunctionWords, arguments: dict[str, Any]) -> DrawnCall:
-    """Return a call of given values."""
-    return DrawnCall(words.doc.name, arguments, accepted_arguments(words, arguments))
 
 
 def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> RequestDraft:
@@ -179,7 +183,10 @@ def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> RequestDraf
     listed = [
         name
         for name, kind in words.kinds.items()
-        if kind.kind == "enum" and len(kind.values) > 1 and name != words.primary
+        if kind.kind == "enum"
+        and len(kind.values) > 1
+        and name != words.primary
+        and not (words.method and _IN_ORDER.search(spaced_words(name)))
     ]
     if not listed:
         raise NoTaskDrawn("no listed values")
@@ -190,20 +197,19 @@ def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> RequestDraf
     name = rng.choice(listed)
     first = draw_call(api, function, rng)
     values = rng.sample(list(words.kinds[name].values), 2)
-    calls = [call_with_arguments(words, {**first.arguments, name: each}) for each in values]
+    calls = [DrawnCall(words, {**first.arguments, name: each}) for each in values]
     rest = {key: value for key, value in first.arguments.items() if key != name}
-    frame = draw_frame(api, DrawnCall(function, rest, {}), rng)
+    frame = draw_frame(api, DrawnCall(words, rest), rng)
     said = said_call(words, frame, rest, rng)
     one, two = (str(each).replace("_", " ") for each in values)
     label = words.label(name)
-    both = rng.choice(
-        (
-            f"once with {label} {one} and once with {label} {two}",
-            f"first as {one}, then as {two}",
-            f"once as {one} and once as {two}",
-            f"one time {one}, one time {two}",
-        )
+    ways = (
+        f"once with {label} {one} and once with {label} {two}",
+        f"first as {one}, then as {two}",
+        f"once as {one} and once as {two}",
+        f"one time {one}, one time {two}",
     )
+    both = ways[0] if words.method else rng.choice(ways)
     said = replace(said, phrase=f"{said.phrase}, {both}")
     return RequestDraft(request_text([said], rng), calls, [frame])
 
@@ -244,6 +250,8 @@ def _same_thing(
     before = api.words[calls[-1].function]
     if before.primary != words.primary or before.doc.name == function:
         return None
+    if words.method and before.thing_nouns()[:1] != words.thing_nouns()[:1]:
+        return None  # each thing has an `id`
     return {words.primary: calls[-1].arguments[words.primary]}
 
 
@@ -283,7 +291,8 @@ def missing_value_draft(api: AskableApi, rng: Random, function: str) -> RequestD
         person = words.kinds[missing].kind == "person_name"
         noun = words.noun_of_sentence if person else words.label(missing)
         noun = words.thing_nouns()[0] if words.thing_nouns() else noun
-        text = rng.choice((f"my {noun}", with_article(noun), f"one of the {plural(noun)}"))
+        texts = (f"my {noun}", with_article(noun), f"one of the {plural(noun)}")
+        text = rng.choice(texts[1:] if words.method else texts)
         text = rng.choice((text, "somebody")) if person else text
         frame = replace(frame, text=frame.text.replace(f"{{{missing}}}", text))
     else:

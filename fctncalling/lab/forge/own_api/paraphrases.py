@@ -37,9 +37,9 @@ class Paraphraser:
 
     def __init__(self, source: str, model: str, log: Path) -> None:
         from_log = Path(source).is_file()
-        self._log = Path(source) if from_log else log
+        self.log = Path(source) if from_log else log
         self._source = source
-        self._known = dict(_answers(self._log))
+        self._known = dict(_answers(self.log))
         self.counts: Counter[str] = Counter()
         try:
             settings = EndpointSettings(model, base_url=source, max_tokens=512)
@@ -95,7 +95,7 @@ class Paraphraser:
             except (AgentSetupError, AgentUnavailable, ContextOverflow) as error:
                 raise InputError(f"--paraphrase {self._source}: {error}") from None
             self._known[key] = answer
-            with self._log.open("a", encoding="utf-8") as file:
+            with self.log.open("a", encoding="utf-8") as file:
                 line = {"key": key, "request": messages[-1]["content"], "answer": answer}
                 file.write(f"{json.dumps(line)}\n")
         return self._known[key]

@@ -1,6 +1,6 @@
 """Shapes of the single-turn categories: how many functions, parameters and calls a task has.
 
-The shares are those of BFCL's own categories, measured by `report/measures.py`.
+The shares are those of BFCL's own categories, measured by `measures.py`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn, SingleTurnTask
-from fctncalling.lab.forge.report.measures import content_words
+from fctncalling.lab.forge.measures import content_words
 from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, read_word_lists
 from fctncalling.lab.forge.single_turn.frames import Domain, FunctionTemplate, domains
 from fctncalling.lab.forge.single_turn.made_calls import (
@@ -19,7 +19,6 @@ from fctncalling.lab.forge.single_turn.made_calls import (
     is_plural,
     make_call,
     request_for_call,
-    use_an_before_vowels,
 )
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter, make_function
 from fctncalling.lab.forge.single_turn.python_tasks import (
@@ -31,6 +30,7 @@ from fctncalling.lab.forge.single_turn.python_tasks import (
     task_provenance,
 )
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue
+from fctncalling.lab.own_api.english import correct_articles
 
 PROFILE = PROFILES["irrelevance"]
 SHORT_ASKED = 0.6  # of questions for another function of the domain that ask for one fact
@@ -196,7 +196,7 @@ def _unanswerable(domain: Domain, rng: random.Random) -> SingleTurnTask:
         if frame.mode == "act":
             subject = f"{rng.choice(frame.verbs).replace('_', ' ')} {subject}"
         question = rng.choice(_questions(f"about {frame.mode}")).replace("*", subject)
-        return _task(use_an_before_vowels(question), frame, [], rng)
+        return _task(correct_articles(question), frame, [], rng)
     question = fill_word_slots(rng.choice(_questions(domain.name)), rng)
     of_domain = domain if rng.random() < SAME_DOMAIN else rng.choice(domains())
     return _task(question, rng.choice(of_domain.frames), [], rng)

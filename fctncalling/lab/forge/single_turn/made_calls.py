@@ -24,8 +24,8 @@ from fctncalling.lab.forge.single_turn.value_kinds import (
     DrawnValue,
     ValueKind,
     draw_value,
-    enumerate_words,
 )
+from fctncalling.lab.own_api.english import correct_articles, enumerated, lower_first, singular
 
 MOST_REORDERED = 3  # words in a list whose order does not matter
 SAID_SHARE = 0.36  # of the optional parameters
@@ -131,9 +131,7 @@ def draw_parameter_value(parameter: MadeParameter, rng: random.Random) -> DrawnV
         return value
     drawn = {member.name: draw_value(member.kind, rng) for member in frame.members}
     texts = _member_texts(frame, drawn, rng)
-    return DrawnValue(
-        {name: value.accepted for name, value in drawn.items()}, enumerate_words(texts)
-    )
+    return DrawnValue({name: value.accepted for name, value in drawn.items()}, enumerated(texts))
 
 
 def _dicts(frame: ParameterFrame, rng: random.Random) -> DrawnValue:
@@ -146,7 +144,7 @@ def _dicts(frame: ParameterFrame, rng: random.Random) -> DrawnValue:
             raise NoTaskDrawn("two items of one name")
         values.append(value)
         texts.append(" ".join(_member_texts(frame, drawn, rng)))
-    return DrawnValue(values, enumerate_words(texts))
+    return DrawnValue(values, enumerated(texts))
 
 
 def _member_texts(
@@ -220,10 +218,6 @@ def _amount_text(amount: float, one: str, many: str) -> str:
 
 
 _USUAL = frozenset({"calculate", "compute", "estimate", "determine"})
-_AN = re.compile(  # a capital one at the beginning of a sentence alone: "Serie A in 2012"
-    r"(?<!\d )\b(a|(?:^|(?<=[.?!] ))A) (?=[\"']?[aeiouAEIOU])"
-    r"(?![\"']?(?:uni|use|eu|one|Uni|Eu|One|UK|US))"
-)
 _PERSON = re.compile(
     r"the (?:top scorer|ruler|director|head coach|author|architect|manager|judge|artist|champion"
     r"|winner|developer) "
@@ -231,7 +225,6 @@ _PERSON = re.compile(
 _HEAD_END = re.compile(
     r" (?:of|for|in|on|to|with|between|from|by|over|at|per|through|under|after|around|during) "
 )
-_SINGULAR = {"people": "person", "calories": "calorie", "inches": "inch", "successes": "success"}
 _ONE = re.compile(
     r"(?<![\w.,-])(1|one) (people|calories|inches|successes|[a-z]{2,}(?<!s)s)(?![\w])(?! (?:of|is))"
 )
@@ -276,12 +269,7 @@ def request_body(call: MadeCall, rng: random.Random) -> str:
     texts = {name: each.value.text for name, each in said.items() if each.value is not None}
     phrase = fill_phrase(rng.choice(frame.phrases), texts)
     rest = [each for name, each in said.items() if name not in frame.slots]
-    return use_an_before_vowels(_singular(phrase + argument_clauses(rest, rng)))
-
-
-def use_an_before_vowels(text: str) -> str:
-    """Return a text in which `a` before a vowel is `an`."""
-    return _AN.sub(r"\1n ", text)
+    return correct_articles(_singular(phrase + argument_clauses(rest, rng)))
 
 
 def argument_clauses(arguments: Sequence[MadeArgument], rng: random.Random) -> str:
@@ -314,7 +302,7 @@ def argument_clause(argument: MadeArgument, rng: random.Random) -> str:
 
 def _singular(text: str) -> str:
     """Return a text in which one of a thing is one thing: `1 guests` becomes `1 guest`."""
-    return _ONE.sub(lambda found: f"{found[1]} {_SINGULAR.get(found[2], found[2][:-1])}", text)
+    return _ONE.sub(lambda found: f"{found[1]} {singular(found[2])}", text)
 
 
 def request_as_order(call: MadeCall, body: str, rng: random.Random) -> str:
@@ -338,11 +326,6 @@ def is_plural(body: str) -> bool:
 
 def _bare(body: str) -> str:
     return body.removeprefix("are:")
-
-
-def lower_first(text: str) -> str:
-    """Return a text that begins with a small letter."""
-    return text[0].lower() + text[1:]
 
 
 def _own(order: str, told: str) -> str:

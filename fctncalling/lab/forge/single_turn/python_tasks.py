@@ -27,16 +27,15 @@ from fctncalling.lab.forge.single_turn.made_calls import (
     MadeCall,
     argument_clauses,
     draw_parameter_value,
-    lower_first,
     make_call,
     request_as_order,
     request_body,
     request_for_call,
     request_sentence,
-    use_an_before_vowels,
 )
 from fctncalling.lab.forge.single_turn.made_functions import MadeFunction, make_function
-from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, enumerate_words, word_list
+from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, word_list
+from fctncalling.lab.own_api.english import correct_articles, enumerated, lower_first
 
 _NEXT = ("Also, ", "Then ", "After that, ", "Next, ", "In addition, ", "And ")
 _LAST = ("Finally, ", "Last, ", "And lastly, ", "At the end, ")
@@ -132,7 +131,7 @@ def _listed(
     calls = [_with(first, varied, value) for value in values]
     if not all(call.is_sensible() for call in calls):
         raise NoTaskDrawn("two arguments that name the same")
-    shown = DrawnValue(None, enumerate_words([value.text for value in values]))
+    shown = DrawnValue(None, enumerated([value.text for value in values]))
     return calls, request_for_call(_with(first, varied, shown), rng, question_share=question_share)
 
 
@@ -255,7 +254,7 @@ def draw_aside(place: str, rng: random.Random) -> str:
 def fill_word_slots(text: str, rng: random.Random) -> str:
     """Return a text in which a word of the list takes the place of each `{list}`."""
     said = _SLOT.sub(lambda found: rng.choice(word_list(found[1])).partition("=")[0], text)
-    return use_an_before_vowels(said)
+    return correct_articles(said)
 
 
 def function_of_frame(

@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fctncalling.lab.forge.single_turn.category_profiles import read_word_lists
-from fctncalling.lab.forge.words.literals import MONTHS
+from fctncalling.lab.own_api.english import MONTHS, NUMBERS, enumerated
 
-NUMBER_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+NUMBER_WORDS = NUMBERS[1:11]
 TYPES = {
     "int": "integer",
     "count": "integer",  # said in words only: quarterly for 4
@@ -126,11 +126,6 @@ def accepted_forms(name: str, word: str) -> list[str]:
     return [_PART.sub(lambda found: parts.get(found[1], word), form) for form in listed]
 
 
-def enumerate_words(texts: list[str]) -> str:
-    """Return an enumeration: `a, b and c`."""
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
-
-
 def _listed_word(entry: str, name: str, rng: random.Random) -> DrawnValue:
     """Return a word of a list in one of its forms: the form that is said is the first accepted.
 
@@ -151,7 +146,7 @@ def _several(kind: ValueKind, rng: random.Random) -> DrawnValue:
         words = [entry.split("=")[0] for entry in word_list(kind.words)]
         fewest, most = (int(kind.args[0]), int(kind.args[1])) if kind.args else (2, 3)
         values: list[Any] = rng.sample(words, rng.randint(fewest, min(most, len(words))))
-        return DrawnValue(values, enumerate_words(values))
+        return DrawnValue(values, enumerated(values))
     low, high = float(kind.args[0]), float(kind.args[1])
     count = rng.randint(int(kind.args[2]), int(kind.args[3]))
     if kind.words == "shares":
@@ -163,7 +158,7 @@ def _several(kind: ValueKind, rng: random.Random) -> DrawnValue:
         wholes = rng.random() < WHOLE_SHARE  # then some or all of them are whole numbers
         values = [_tenths(rng.uniform(low, high), wholes, rng) for _ in range(count)]
     texts = [f"{value:g}" for value in values]
-    text = rng.choice([enumerate_words(texts), f"[{', '.join(texts)}]", ", ".join(texts)])
+    text = rng.choice([enumerated(texts), f"[{', '.join(texts)}]", ", ".join(texts)])
     return DrawnValue(values, text)
 
 

@@ -34,6 +34,7 @@ from random import Random
 from typing import Any
 
 from fctncalling.lab.forge.words.literals import CLOSE, OPEN
+from fctncalling.lab.own_api.english import correct_articles
 
 SENTENCE_MOODS = ("do", "want", "wish", "know", "ask", "say", "lead", "aim")
 
@@ -190,7 +191,6 @@ def guards_allow(frame: Frame, values: Mapping[str, Any], kinds: Mapping[str, st
 
 _SHORT = re.compile(r"[^aeiou]*[aeiou][^aeiouwxy]")  # one syllable, consonant doubled: get, stop
 _DOUBLED = frozenset({"submit", "cancel", "transfer", "refer", "begin"})
-_ARTICLE = re.compile(rf"\b([Aa]) (?={OPEN}?['\"“]?(?!u[ns][ei]|[Ee]u|one\b|US)[aeiouAEIOU])")
 _PARTICLES = {
     "up": "add back bring call fill fire look open pull put set start sum take top wrap write",
     "off": "call cut drop set shut take turn",
@@ -230,7 +230,7 @@ def gerund_phrase(phrase: str) -> str | None:
 
 def sentence(text: str) -> str:
     """Return a sentence with a capital, "an" before vowels, one end mark, "call it off" as said."""
-    text = _ARTICLE.sub(r"\1n ", text.strip())
+    text = correct_articles(text.strip())
     text = _phrasal_verbs().sub(r"\1 \3 \2", text)
     text = _NUMBER_OF.sub(r"\1 of", text)
     text = _PRIORITY.sub(f"the {_HIGHEST} priority", text)

@@ -7,19 +7,13 @@ sentence (capitals, articles, slips of the pen) leaves values alone.
 from __future__ import annotations
 
 import re
-from datetime import date, datetime
-from functools import lru_cache
+from datetime import date
 from random import Random
 from typing import Any
 
-MONTHS = (
-    "January February March April May June July August September October November December".split()
-)
+from fctncalling.lab.own_api.english import date_forms, enumerated
+
 OPEN, CLOSE = "\ue000", "\ue001"
-_SPOKEN = ("%Y-%m-%d", "%B %d, %Y", "%d %B %Y", "%B %dth, %Y", "%Y/%m/%d", "%m/%d/%Y")
-_SUFFIXES = {1: "st", 2: "nd", 3: "rd"}
-_YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
-_ORDINAL_SUFFIX = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b")
 
 
 def mark_literal(text: str) -> str:
@@ -58,46 +52,12 @@ def money_text(value: Any, draw: Random) -> str:
     return draw.choice(forms)
 
 
-@lru_cache(4096)
-def parsed_date(text: str) -> date | None:
-    """Return the date that a text writes in one of the usual forms, None for any other text."""
-    if len(text) > 24 or not _YEAR.search(text):
-        return None
-    plain = _ORDINAL_SUFFIX.sub("", text.strip())
-    for form in _SPOKEN:
-        try:
-            return datetime.strptime(plain, form).date()
-        except ValueError:
-            continue
-    return None
-
-
 def date_text(day: date, draw: Random) -> str:
     """Return a date in one of its spoken forms, the ISO form left out."""
-    month, short = f"{day:%B}", f"{day:%b}"
-    teen = day.day in (11, 12, 13)
-    ordinal = f"{day.day}{'th' if teen else _SUFFIXES.get(day.day % 10, 'th')}"
-    return draw.choice(
-        [
-            f"{month} {day.day}, {day.year}",
-            f"{month} {day.day}, {day.year}",
-            f"{month} {ordinal}, {day.year}",
-            f"{day.day} {month} {day.year}",
-            f"the {ordinal} of {month} {day.year}",
-            f"the {ordinal} of {month}, {day.year}",
-            f"{day:%A}, {month} {day.day}, {day.year}",
-            f"{day:%A} the {ordinal} of {month} {day.year}",
-            f"{short} {day.day}, {day.year}",
-            f"{day.day} {short} {day.year}",
-            f"{month} the {ordinal}, {day.year}",
-            f"{day.year}/{day.month:02}/{day.day:02}",
-        ]
-    )
+    return draw.choice([*date_forms(day), f"{day:%Y/%m/%d}"])
 
 
 def list_text(items: list[str], draw: Random) -> str:
     """Return items as an enumeration."""
-    if len(items) < 2:
-        return "".join(items)
-    joint = draw.choice([" and ", " and ", ", and "]) if len(items) > 2 else " and "
-    return ", ".join(items[:-1]) + joint + items[-1]
+    joints = [" and ", " and ", ", and "]
+    return enumerated(items, draw.choice(joints) if len(items) > 2 else " and ")

@@ -23,12 +23,10 @@ from fctncalling.lab.forge.words.literals import (
     mark_literal,
     money_text,
     number_text,
-    parsed_date,
     quote_text,
 )
 from fctncalling.lab.forge.words.turn_check import PlanFacts, place_in_result, result_key
-
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+from fctncalling.lab.own_api.english import ORDINALS, read_day
 
 UNCOUNTED = frozenset(
     "number precision amount price percent share_count line_count gallons liters miles meters "
@@ -402,7 +400,7 @@ class NounPhrases:
     def _literal(self, said: Any, words: KindWords) -> str:
         if words.money and isinstance(said, int | float):
             return mark_literal(money_text(said, self.draw))
-        if words.date and isinstance(said, str) and (day := parsed_date(said)) is not None:
+        if words.date and isinstance(said, str) and (day := read_day(said)) is not None:
             iso = day.isoformat() == said
             return mark_literal(said if iso else date_text(day, self.draw))
         text = number_text(said) if isinstance(said, int | float) else str(said)

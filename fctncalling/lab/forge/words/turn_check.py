@@ -13,15 +13,9 @@ from typing import Any, cast
 
 from fctncalling.lab.forge.forged_entry import atoms
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value, parse_result
-from fctncalling.lab.forge.words.literals import MONTHS, parsed_date
+from fctncalling.lab.own_api.english import days_in_text, read_day
 
 _NUMBER = re.compile(r"(?<![\w.])-?\$?-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w])")
-_MONTH = "|".join(f"{name}|{name[:3]}" for name in MONTHS)
-_DATES = re.compile(
-    rf"(?:{_MONTH}) (?:the )?\d{{1,2}}(?:st|nd|rd|th)?, \d{{4}}"
-    rf"|\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{_MONTH}),? \d{{4}}"
-    r"|\d{4}[-/]\d{2}[-/]\d{2}"
-)
 _FIRST_CLASS = re.compile(r"\bfirst[ -]class\b")
 _ALONE = re.compile(r"\bsingle\b")  # "the single last line"
 _HERE = re.compile(r"\b(?:this|current|working) (?:directory|folder)\b|\b(?:in|over|right) here\b")
@@ -108,8 +102,8 @@ def text_mentions(text: str, said: Any) -> bool:
         return True
     if isinstance(said, int | float):
         return any(number == said for number in numbers_in_text(text))
-    day = parsed_date(str(said))
-    if day is not None and any(day == parsed_date(found) for found in dates_in_text(text)):
+    day = read_day(str(said))
+    if day is not None and day in days_in_text(text):
         return True
     word = str(said)
     return any(_contains(text, form) for form in (word, word.replace("_", " "), word.capitalize()))
@@ -121,17 +115,6 @@ def numbers_in_text(text: str) -> Iterator[float]:
         yield float(found[0].replace("$", "").replace(",", ""))
     if _ALONE.search(text):
         yield 1.0
-
-
-def dates_in_text(text: str) -> Iterator[str]:
-    """Yield the dates that a text writes, without what `parsed_date` does not read."""
-    for found in _DATES.finditer(text):
-        plain = re.sub(r"\b(?:the|of) |(?<=[A-Za-z]{3}),(?= \d{4})", "", found[0])
-        yield re.sub(rf"\b({'|'.join(n[:3] for n in MONTHS)})\b", _full_month, plain)
-
-
-def _full_month(found: re.Match[str]) -> str:
-    return next(name for name in MONTHS if name.startswith(found[0]))
 
 
 def _contains(text: str, said: str) -> bool:

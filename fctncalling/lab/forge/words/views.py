@@ -10,6 +10,7 @@ from fctncalling.lab.forge.plan import PlannedCall, Value
 from fctncalling.lab.forge.words.grammar import FrameSlot, kind_words
 from fctncalling.lab.forge.words.literals import list_text, mark_literal, number_text, quote_text
 from fctncalling.lab.forge.words.noun_phrases import NounPhrases
+from fctncalling.lab.own_api.english import plural
 
 Viewed = tuple[str, tuple[str, ...]] | None
 """A text and the further arguments that it says; None where it cannot be said so."""
@@ -81,23 +82,19 @@ def quantity_text(value: Value, unit: str, nouns: NounPhrases) -> str | None:
     """Return a number with its unit, in the unit in which the user knows it."""
     if nouns.left_out(value) is not None:
         vague = nouns.phrase(value)
-        return vague and f"{vague} {_plural(unit)}"
+        return vague and f"{vague} {plural(unit)}"
     spoken = nouns.spoken(value)
     if spoken is None:
         way = nouns.reference(value)
         near = way is not None and way.startswith(("that ", "this ", "it", "the same "))
-        return f"that many {_plural(unit)}" if near else way
+        return f"that many {plural(unit)}" if near else way
     said, kind = spoken
     if kind != value.kind and kind in ("liters", "gallons", "miles"):
         unit = kind[:-1]
     elif isinstance(said, str):
         return None
     number = nouns.bare(value)
-    return number and f"{number} {unit if said == 1 else _plural(unit)}"
-
-
-def _plural(unit: str) -> str:
-    return unit if unit in ("mph", "percent") else f"{unit}s"
+    return number and f"{number} {unit if said == 1 else plural(unit)}"
 
 
 def _measured(argument: str, vague: str, known: str) -> View:

@@ -16,6 +16,8 @@ from fctncalling.lab.own_api.kinds.scalar_kind import MISSING, UNSAID, ScalarKin
 MOST_NAMED = 150  # values that one argument holds, for a request to name them all
 LONGEST_IN_ANY_ORDER = 5  # items: 120 orders
 MOST_SPELLINGS = 120
+SEVERAL_OBJECTS_SHARE = 0.25  # of lists of objects that may have more than are demanded
+KEY_SHARE = 0.35  # of optional keys of an object, which a request says
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class ArgumentKind(ScalarKind):
         if isinstance(value, list) and self.item is not None:
             return all(map(self.item.takes, value))
         if isinstance(value, Mapping):
-            keys = self._keys_of(value)
+            keys = self.keys_of(value)
             return all(keys[name].takes(each) for name, each in value.items() if name in keys)
         return self.takes_single(value)
 
@@ -82,15 +84,27 @@ class ArgumentKind(ScalarKind):
             return self._draw_items(rng)
         if self.kind == "object":
             askable = {name: each for name, each in self.properties.items() if each.can_be_asked}
-            kept = [name for name, each in askable.items() if each.required or rng.random() < 0.35]
-            return {name: askable[name].draw(rng) for name in kept or [rng.choice([*askable])]}
+            open_ones = [
+                name
+                for name, each in askable.items()
+                if len(each.values) != 1 and (each.required or each.kind != "boolean")
+            ]
+            kept = [n for n, each in askable.items() if each.required]
+            kept += [n for n in open_ones if n not in kept and rng.random() < KEY_SHARE]
+            if open_ones and not {*kept} & {*open_ones}:
+                kept.append(rng.choice(open_ones))
+            names = [name for name in askable if name in kept]
+            return {name: askable[name].draw(rng) for name in names or [rng.choice([*askable])]}
         if self.kind == "one_of":
             return rng.choice([each for each in self.alternatives if each.can_be_asked]).draw(rng)
         return self.draw_single(rng)
 
     def _draw_items(self, rng: random.Random) -> list[Any]:
         assert self.item is not None
-        wanted = rng.randint(self.min_items, max(self.min_items, self.max_items))
+        most = self.max_items
+        if self.item.kind in ("object", "one_of") and rng.random() >= SEVERAL_OBJECTS_SHARE:
+            most = self.min_items
+        wanted = rng.randint(self.min_items, max(self.min_items, most))
         items: list[Any] = []
         for _ in range(8 * wanted):
             item = self.item.draw(rng)
@@ -110,16 +124,23 @@ class ArgumentKind(ScalarKind):
 
     def _left_out(self, value: Any) -> list[str]:
         """Return [""] for the documented default, which may be left out, and [] for others."""
-        is_default = self._has_usual_value and is_same_value(value, self.default)
+        is_default = self._has_usual_value and is_same_value(value, self.usual_value)
         return [""] if is_default else []
 
     @property
+    def usual_value(self) -> Any:
+        """The documented default, else the only value that there is; MISSING for none."""
+        is_only = self.default is MISSING and len(self.values) == 1
+        return self.values[0] if is_only else self.default
+
+    @property
     def _has_usual_value(self) -> bool:
-        return not self.required and self.default is not MISSING
+        return not self.required and self.usual_value is not MISSING
 
     def accepted_unsaid(self) -> list[Any]:
         """Return what is accepted of a parameter that a request does not mention."""
-        return [""] if self.default is MISSING or self.default is None else ["", self.default]
+        usual = self.usual_value
+        return [""] if usual is MISSING or usual is None else ["", usual]
 
     def spellings(self, value: Any) -> list[Any]:
         """Return a value in all forms that mean the same, each written out."""
@@ -141,13 +162,13 @@ class ArgumentKind(ScalarKind):
 
     def _object_spellings(self, value: Any) -> list[Any]:
         """Return an object in all forms, written out, as BFCL compares those within others."""
-        keys = self._keys_of(value)
+        keys = self.keys_of(value)
         choices: dict[str, list[Any]] = {}
         for name, kind in keys.items():
             if name in value:
                 choices[name] = kind.spellings(value[name])
             if kind._has_usual_value and (name not in value or kind._left_out(value[name])):
-                choices[name] = [*choices.get(name, [kind.default]), MISSING]
+                choices[name] = [*choices.get(name, [kind.usual_value]), MISSING]
         every = (dict(zip(choices, each, strict=True)) for each in product(*choices.values()))
         forms = ({n: v for n, v in each.items() if v is not MISSING} for each in every)
         return list(islice(forms, MOST_SPELLINGS))
@@ -164,7 +185,7 @@ class ArgumentKind(ScalarKind):
         return self.spellings(value)
 
     def _accepted_objects(self, value: Mapping[str, Any]) -> list[Any]:
-        keys = self._keys_of(value)
+        keys = self.keys_of(value)
         said = {
             name: [*keys[name].spellings(each), *keys[name]._left_out(each)]
             for name, each in value.items()
@@ -180,9 +201,9 @@ class ArgumentKind(ScalarKind):
         return not self.ordered and len(value) <= LONGEST_IN_ANY_ORDER
 
     def _is_object(self, value: Any) -> bool:
-        return isinstance(value, dict) and bool(self._keys_of(value))
+        return isinstance(value, dict) and bool(self.keys_of(value))
 
-    def _keys_of(self, value: Mapping[str, Any]) -> Mapping[str, ArgumentKind]:
+    def keys_of(self, value: Mapping[str, Any]) -> Mapping[str, ArgumentKind]:
         """Return the kinds of an object's keys: of the first alternative that has them all."""
         for each in self.alternatives:
             if value.keys() <= each.properties.keys():

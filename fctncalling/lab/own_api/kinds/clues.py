@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
+
+from fctncalling.lab.own_api.english import NUMBERS
 
 
 class InferredKind(NamedTuple):
@@ -124,9 +125,6 @@ def _says(head: str, meant: InferredKind, words: str) -> bool:
 
 
 _CENTS = {"EUR cents": r"euro|eur\b|€", "GBP cents": r"pound|pence|gbp|sterling"}
-_NUMBER_WORDS: Sequence[str] = (
-    "zero one two three four five six seven eight nine ten eleven twelve".split()
-)
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 _EXAMPLE = re.compile(
     r"(?:such as|e\.g\.,?|for example:?,?|for instance:?|example(?: value)?:|like)\s+"
@@ -220,7 +218,7 @@ def _values(text: str) -> tuple[str, ...]:
 
 def _bounds(text: str) -> tuple[float | None, float | None]:
     plain = re.sub(r"\d{4}-\d\d(-\d\d)?|\d\d?:\d\d|[*`_]", "", text.lower())
-    for number, word in enumerate(_NUMBER_WORDS):
+    for number, word in enumerate(NUMBERS):
         plain = re.sub(rf"\b{word} (?=(?:to|or|at) )|(?<= to ){word}\b", f"{number} ", plain)
     if found := re.search(
         rf"(?<![\w-]){_NUMBER}\s*(?:to|-|\u2013|and|\.\.)\s*{_NUMBER}(?![\w-])", plain
@@ -253,7 +251,7 @@ def _unit(text: str, name: str) -> str:
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
     if {"per", "cubic", "square"} & {*words[:-1]}:
         return ""  # of a price, an area, a volume: said without
-    from_name = words[-1] if len(words) > 1 else ""
+    from_name = words[-1] if len(words) > 1 and words[-1] not in ("month", "day", "year") else ""
     units: dict[str, str] = kind_tables()["units"]
     if from_name in ("cents", "cent", "pence") or re.search(r"\bin (?:[a-z]+ )?cents\b", text):
         return next((u for u, p in _CENTS.items() if re.search(p, text.lower())), "USD cents")
@@ -269,11 +267,11 @@ def _unit(text: str, name: str) -> str:
 
 def _pattern(text: str) -> str | None:
     low = text[:MOST_READ].lower()
-    counts = "|".join(_NUMBER_WORDS)
+    counts = "|".join(NUMBERS)
     few = r"(?<!least )(?<!most )(?<!to )(?<!than )(?<!: )(?<!of )(?<!limit )(?<!-)(?<!max )"
     if found := re.search(rf"{few}\b(\d+|{counts})[ -](digit|letter|character)s?\b(?! long)", low):
-        is_word = found[1] in _NUMBER_WORDS
-        count = _NUMBER_WORDS.index(found[1]) if is_word else int(found[1])
+        is_word = found[1] in NUMBERS
+        count = NUMBERS.index(found[1]) if is_word else int(found[1])
         letters = {"digit": "[0-9]", "letter": "[A-Z]", "character": "[A-Z0-9]"}[found[2]]
         return f"^{letters}{{{count}}}$" if 0 < count <= 40 else None
     return None

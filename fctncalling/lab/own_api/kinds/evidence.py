@@ -13,6 +13,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from fctncalling.lab.own_api.english import singular
 from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind
 from fctncalling.lab.own_api.kinds.clues import (
     MOST_READ,
@@ -138,7 +139,7 @@ def _array(
     if inner["type"] == "any":
         inner["type"] = "string"
     inner.setdefault("description", base.description)
-    item = infer_argument_kind(_singular(name), inner, required=base.required)
+    item = infer_argument_kind(singular(name), inner, required=base.required)
     most = min(schema.get("maxItems") or 3, 3)
     least = min(max(1, schema.get("minItems") or 1), 5)
     if item.values:
@@ -159,14 +160,6 @@ def _array(
     )
 
 
-def _singular(name: str) -> str:
-    if name.endswith("ies"):
-        return f"{name[:-3]}y"
-    if re.search(r"(?:ss|x|ch|sh)es$", name):
-        return name[:-2]
-    return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
-
-
 def _of_number(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
@@ -181,11 +174,18 @@ def _of_number(
         return replace(on_earth, minimum=bounds[0], maximum=bounds[1])
     if _UNIX.search(base.description.lower()) or (base.type == "integer" and _AT.search(words)):
         return replace(base, kind="integer", topic="unix_time", evidence="description")
+    if _ZERO_OR_ONE.search(base.description) and base.default in (0, 1, MISSING):
+        return replace(base, evidence="description")  # a flag, which no user says as a number
     low, high, evidence = _bounds_of(schema, base.type)
     if low is None and high is None and (clues.minimum is not None or clues.maximum is not None):
         low, high, evidence = clues.minimum, clues.maximum, "description"
+    if words.endswith("month") and base.type == "integer":
+        return replace(base, kind="integer", minimum=1, maximum=12, evidence="name")
+    if low is not None and low < 1 and (_AT_MOST.search(words) or clues.minimum == 1):
+        low = 1  # a page of nothing
     head = base.description.lower()
-    numbers = base.type == "integer" and low is None and not re.search(r"\bpage\b", words)
+    is_count = re.search(r"\bpage\b", words) or _AT_MOST.search(words)
+    numbers = base.type == "integer" and low is None and not is_count
     if numbers and not clues.unit and _NUMBER_OF_ONE.search(head):
         return replace(base, kind="identifier", evidence="description")
     if numbers and re.search(r"\b(?:id|number|no|code)$", words):
@@ -211,9 +211,13 @@ def _of_number(
 
 
 _AXIS = re.compile(r"\b(?:lat|latitude|lon|lng|longitude)$")
+_ZERO_OR_ONE = re.compile(r"\b(?:set|equal|true|yes|on)\b[^.]{0,12}[`'\"]?\b[01]\b[`'\"]? ")
+_AT_MOST = re.compile(
+    r"\b(?:limit|(?:page|batch) size|per page|max(?:imum)? ?results|top|first|n)$"
+)
 _UNIX = re.compile(r"\bunix\b|\bepoch\b|seconds since|\b1970\b")
 _AT = re.compile(
-    r"\b(?:[a-z]+ed|seen|sent) at$|\bts$|\btime ?stamp$|"
+    r"\b(?:[a-z]+ed|seen|sent|expires?) at$|\bts$|\btime ?stamp$|"
     r"\b(?:before|after|since|until) (?:date|time)$"
 )
 _COUNT = re.compile(
@@ -274,6 +278,14 @@ def _of_client(
     if base.required:
         return None
     table, words = kind_tables(), name_words(name)
+    inner = schema.get("items") or schema
+    is_shape = re.search(table["answer_shape"], words)
+    if is_shape or ("enum" not in inner and re.search(table["answer_parts"], words)):
+        is_open = base.type in ("array", "string", "any") and not example_texts(inner)
+        if is_shape or (is_open and not clues.values):
+            return replace(base, kind="client", evidence="name")
+    if base.type in ("array", "dict", "boolean"):
+        return None
     by_name = re.search(rf"\b(?:{table['client']})$", words)
     if by_name or re.search(table["client_about"], first_clause(base.description)):
         return replace(base, kind="client", evidence="name" if by_name else "description")
@@ -340,6 +352,8 @@ def _of_listed(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
     listed = tuple(each for each in clues.values if base.takes_single(each))
+    is_list = all(re.search(r"[a-zA-Z0-9]", each) and "[" not in each for each in listed)
+    listed = listed if is_list else ()  # marks, or names of parameters
     own, _ = infer_kind_from_words(name, "")
     is_certain = own is not None and own.kind in ("identifier", "person_name", "place", "email")
     if base.type == "string" and re.match(r"(?:\w+ )?whether\b", base.description.lower()):
@@ -373,7 +387,9 @@ def _of_name(
     evidence = "name" if from_name else "description"
     if meant is None:  # it may be anything: said only where a value must be, as a plain name
         unknown = replace(base, guessed=True, evidence="type")
-        return replace(unknown, kind="identifier", topic="slug") if base.required else unknown
+        is_code = re.search(rf"\b(?:{kind_tables()['code']})$", name_words(name))
+        is_said = base.required and not is_code
+        return replace(unknown, kind="identifier", topic="slug") if is_said else unknown
     topic = meant.topic
     if topic == "query" and re.search(r"\b(?:surname|last name)\b", base.description.lower()):
         return replace(base, kind="person_name", topic="last", evidence="description")
@@ -393,10 +409,10 @@ def _of_name(
 
 _IN_ORDER: tuple[Find, ...] = (
     _of_enum,
+    _of_client,
     _of_structure,
     _of_number,
     _of_format,
-    _of_client,
     _of_listed,
     _of_standard,
     _of_examples,

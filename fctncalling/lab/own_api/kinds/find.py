@@ -22,12 +22,9 @@ def argument_kinds(api: OwnApi, overrides: Path | None = None) -> KindTable:
     found: KindTable = {}
     for function in api.functions:
         needed = function.parameters.get("required", ())
-        places = api.origins.get(function.name, {}).get("parameters", {})
         for name, doc in function.parameters.get("properties", {}).items():
             schema = api.schemas.get((function.name, name), doc)
             kind = infer_argument_kind(name, schema, required=name in needed)
-            if places.get(name, {}).get("in") == "header" and not kind.required:
-                kind = replace(kind, kind="client", evidence="header")
             found[function.name, name] = _searched(kind, function.name)
     found = with_scenario_values(_of_one_noun(_shared(found)), api.scenarios)
     return found if overrides is None else override_kinds(found, overrides)

@@ -186,6 +186,11 @@ _READABLE = ("slug", "slug_underscore", "numeric_id", "semver")
 
 def _like_pattern(kind: ScalarKind, rng: random.Random) -> str | None:
     """Return a text of its pattern: in a form that can be read, where the pattern takes one."""
+    word = rng.choice(value_table("word"))
+    addresses = [f"https://{word}.example/{word}{end}" for end in ("", ".pdf", ".png", ".html")]
+    for text in addresses if "://" in str(kind.pattern) else ():
+        if kind.takes_single(text):
+            return text
     for form in _READABLE:
         text = STANDARDS[form].draw(rng)
         if kind.takes_single(text):

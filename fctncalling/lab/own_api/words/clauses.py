@@ -13,21 +13,19 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
+from fctncalling.lab.own_api.english import ordinal, singular
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.scalar_kind import may_name_creator, parse_moment
 from fctncalling.lab.own_api.kinds.value_tables import value_table
 from fctncalling.lab.own_api.words.flags import said_flag
 from fctncalling.lab.own_api.words.function_words import PEOPLE, FunctionWords
 from fctncalling.lab.own_api.words.spoken_values import (
-    date_in_form,
     enum_value_clauses,
-    ordinal,
     spoken_value,
 )
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
     register_table_phrases,
-    singular,
     spaced_words,
     split_phrases,
     word_table,
@@ -105,6 +103,7 @@ class ClauseRow:
     sentences: tuple[str, ...]
     literal: str  # how a text is written: plain, title, quoted
     of_change: bool  # only where something is changed: "to Tuesday instead"
+    is_clear: bool  # whether its forms say what a value is where an API has hundreds of parameters
 
     def usable(self, kind: ArgumentKind) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return (forms, sentences) that say what a value is: few values are clear alone."""
@@ -133,11 +132,13 @@ def _rows() -> tuple[ClauseRow, ...]:
             split_phrases(row.get("sentences", "")),
             row.get("literal", ""),
             row.get("of_change", False),
+            row.get("clear", False),
         )
         for row in word_table("clauses")["clause"]
     )
 
 
+@cache
 def clause_row_of(words: FunctionWords, name: str) -> ClauseRow | None:
     """Return the first row of the table that is for a parameter; None where none is."""
     sort = words.operation.sort if words.operation else "other"
@@ -151,12 +152,14 @@ def verbatim_value(words: FunctionWords, name: str, value: Any, rng: Random) -> 
     kind = words.kinds[name]
     if isinstance(value, bool):
         return SaidValue(*said_flag(words, name, value, rng))
+    is_clear = words.method and (row := clause_row_of(words, name)) is not None and row.is_clear
     sort_of = _SORT_OF.match(kind.description.lower()) if kind.kind == "enum" else None
+    sort_of = None if is_clear else sort_of
     if sort_of and rng.random() < SORT_SHARE:
         form = rng.choice(("with a", "as a", "- a", "so that it is a"))
         form = f"{form} {{v}} {singular(sort_of[1])}{' -' if form == '- a' else ''}"
         return _filled(words, name, value, form, False, rng, "")
-    own = _of_listed_value(kind, value, rng)
+    own = None if is_clear else _of_listed_value(kind, value, rng)
     if own is not None:
         return own
     label = words.label(name)
@@ -166,11 +169,15 @@ def verbatim_value(words: FunctionWords, name: str, value: Any, rng: Random) -> 
         return SaidValue(rng.choice(ways).format(text), False)
     row = clause_row_of(words, name)
     forms, sentences = row.usable(kind) if row else ((), ())
-    if _is_new_value(words, name) and (not forms or rng.random() < NEW_VALUE_SHARE):
+    if (
+        _is_new_value(words, name)
+        and not is_clear
+        and (not forms or rng.random() < NEW_VALUE_SHARE)
+    ):
         sentence = rng.random() < 0.5
         form = rng.choice(NEW_VALUES[sentence])
         return _filled(words, name, value, form, sentence, rng, label)
-    if not forms or rng.random() < 0.12:
+    if not forms or (not is_clear and rng.random() < 0.12):
         told = {label, label.split(" ")[-1]} & {words.noun, words.noun.split(" ")[-1]}
         label = "data" if told and kind.kind == "object" else label
         form = rng.choice(_labelled_forms(kind, label, value, not forms))
@@ -289,7 +296,7 @@ def spoken_value_with_noun(words: FunctionWords, name: str, value: Any, rng: Ran
     if isinstance(value, list) or (kind.kind != "identifier" and not (bound and _is_text(kind))):
         return text
     nouns = words.thing_nouns() if name == words.primary else words.nouns(name)[:2]
-    needs_noun = not _tells_its_noun(kind)
+    needs_noun = bool(words.method) or not _tells_its_noun(kind)
     if nouns and not needs_noun:  # whose shape is one that people know
         named = with_optional_name(words, nouns[0], text, rng)
         if named != text:
@@ -318,6 +325,7 @@ _PART_OF_DAY = (" in the morning", " in the afternoon", " in the evening", " am"
 SAID_TOGETHER_SHARE = 0.6
 
 
+@cache
 def ordered_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     """Return pairs of parameters of which one is before the other."""
     return [
@@ -325,6 +333,7 @@ def ordered_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     ]
 
 
+@cache
 def span_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     """Return pairs of parameters that are the two ends of something: of time, of a way."""
     found: list[tuple[str, str]] = []
@@ -356,7 +365,7 @@ def said_span(
     kind, first, last = words.kinds[pair[0]], arguments[pair[0]], arguments[pair[1]]
     if kind.kind == "date" and (month := month_spanned_by_dates(first, last, kind.format)):
         told = ("in {m}", "in {m}", "of {m}", "from all of {m}", "in the course of {m}")
-        return SaidValue(rng.choice(told).replace("{m}", date_in_form(month, "MMMM y")), False)
+        return SaidValue(rng.choice(told).replace("{m}", f"{month:%B %Y}"), False)
     one, two = spoken_value(kind, first, rng), spoken_value(words.kinds[pair[1]], last, rng)
     if kind.kind == "time":
         one, two = _once_told(one, two)

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import takewhile
 
+from fctncalling.lab.own_api.english import base_verb, singular
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
-    base_verb,
-    singular,
     spaced_words,
     split_phrases,
     word_table,
@@ -176,7 +175,7 @@ def known_verbs() -> frozenset[str]:
 
 
 _NO_VERBS = frozenset(
-    {"the", "all", "there", "free", "which", "what", "{x}", "{a}", "{ns}", "{who}"}
+    {"the", "all", "there", "free", "next", "which", "what", "{x}", "{a}", "{ns}", "{who}"}
 )
 
 

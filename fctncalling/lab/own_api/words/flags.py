@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from random import Random
 
+from fctncalling.lab.own_api.english import base_verb
 from fctncalling.lab.own_api.words.doc_sentence import first_sentence, known_verbs
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.vocabulary import (
-    base_verb,
+    PREPOSITIONS,
     spaced_words,
     split_phrases,
     word_table,
@@ -21,6 +22,9 @@ _WISH = re.compile(
     rf"is|to|=|{_TRUE})[,:]? )*?(?:{_TRUE}|whether|used|want|flag|option),? (?:or not )?to (.+)"
 )
 _STATED = re.compile(rf"(?:.*\b(?:whether|if|when)(?: or not)?|{_TRUE} (?:if|when)) (.+)")
+_ONLY_SHOWN = re.compile(
+    r"only (?:returns?|includes?|shows?|lists?) (\w+ (?:where|that|which|with) [^.]+)"
+)
 _IF_TRUE = re.compile(rf"(?:if|when)(?: this is)?(?: set)?(?: to)? {_TRUE},? (?:will )?(.+)")
 _SHOWN = re.compile(
     r"(.+?) (?:should|will|must|are to|is to) be (?:returned|included|shown|listed)"
@@ -39,14 +43,26 @@ def said_flag(words: FunctionWords, name: str, value: bool, rng: Random) -> tupl
 
     From the table, else from its description, else from its name.
     """
-    forms = _of_table(name, value) or _of_description(words, name, value)
+    forms = _of_table(words, name, value) or _of_description(words, name, value)
     text = rng.choice(forms or _of_name(words, name, value))
     return text.removeprefix("~"), not text.startswith("~")
 
 
-def _of_table(name: str, value: bool) -> list[str]:
-    table = word_table("value_words")["flags"]
-    rows = [table[word] for word in spaced_words(name).split() if word in table]
+def has_flag_words(words: FunctionWords, name: str) -> bool:
+    """Return whether a flag has a wording but "total: yes"."""
+    told = _of_table(words, name, True) or _of_description(words, name, True)
+    if told:  # "delete a block" of another document is no word of a page's
+        return not any(re.search(r"^~?and (?:please )?\w+ an? \w+$", each) for each in told)
+    spoken = re.sub(r"^(?:is|should|do|does|be) ", "", spaced_words(name))
+    is_state = re.search(r"(?:ed|able|ible|ive|only)$", spoken) is not None
+    return is_state or (" " in spoken and spoken.split(" ")[0] not in PREPOSITIONS)
+
+
+def _of_table(words: FunctionWords, name: str, value: bool) -> list[str]:
+    """Return the table's forms for a name; of an API's hundreds for a whole name alone."""
+    table, spoken = word_table("value_words")["flags"], spaced_words(name)
+    named = [re.sub(r"^(?:is|has) ", "", spoken)] if words.method else spoken.split()
+    rows = [table[word] for word in named if word in table]
     return [form for row in rows for form in split_phrases(row["yes" if value else "no"])]
 
 
@@ -55,6 +71,8 @@ def _of_description(words: FunctionWords, name: str, value: bool) -> list[str]:
     low = told[1] if len(told) > 1 and told[0].lower() in ("optional", "boolean") else told[0]
     low = ", ".join([low, *told[1:2]]) if re.match(rf"(?:if|when)[^,]*{_TRUE}$", low, re.I) else low
     low = f"{low[:1].lower()}{low[1:]}".replace("`", "")
+    if shown := _ONLY_SHOWN.match(low):
+        return [f"~only {shown[1]}"] if value else []
     if found := _WISH.match(low):
         things = "|".join(map(re.escape, words.thing_nouns()))  # "archive a block": the one named
         return _wished(re.sub(rf"\b(?:an?|the|this) (?:{things})(?=\.?$)", "it", found[1]), value)
@@ -67,7 +85,7 @@ def _of_description(words: FunctionWords, name: str, value: bool) -> list[str]:
         return _wished(f"{base_verb(first)}{clause[len(first) :]}", value) if is_verb else []
     if shown := _SHOWN.match(clause):
         return [f"~with {shown[1]}", f"~{shown[1]} included"] if value else [f"~without {shown[1]}"]
-    return _stated(clause, value)
+    return _stated(words, clause, value)
 
 
 def _wished(wish: str, value: bool) -> list[str]:
@@ -77,14 +95,18 @@ def _wished(wish: str, value: bool) -> list[str]:
     return [f"~and {wish}", f"~and please {wish}"] if value else [f"do not {wish}"]
 
 
-def _stated(clause: str, value: bool) -> list[str]:
-    if len(clause.split()) > MOST_WORDS or re.search(r"\b(?:true|false|not|parameter)\b", clause):
+def _stated(words: FunctionWords, clause: str, value: bool) -> list[str]:
+    most = 7 if words.method else MOST_WORDS  # a longer one is a document's, no person's
+    if len(clause.split()) > most or re.search(r"\b(?:true|false|not|parameter)\b", clause):
         return []
     denied = [(verb, no) for verb, no in _DENIED if verb in f" {clause} "]
     if not denied:
         return []
     verb, no = denied[0]
-    return [clause] if value else [f" {clause} ".replace(verb, no, 1).strip()]
+    if verb == " can ":
+        return []  # what something may do is no wish
+    denial = re.sub(r"\bhas no an? ", "has no ", f" {clause} ".replace(verb, no, 1))
+    return [clause] if value else [denial.strip()]
 
 
 def _of_name(words: FunctionWords, name: str, value: bool) -> list[str]:
@@ -102,4 +124,9 @@ def _of_name(words: FunctionWords, name: str, value: bool) -> list[str]:
     if changes and not rest and _ADJECTIVE.match(spoken):
         return [f"make it {spoken}"] if value else [f"it should not be {spoken}"]
     on, yes = ("on", "yes") if value else ("off", "no")
+    if words.method:
+        is_switch = spoken in ("state", "status", "value", "enabled", "active", "on")
+        if rest and _ADJECTIVE.match(spoken.split(" ")[-1]):  # "email required"
+            return [f"~with {spoken}"] if value else [f"~without {spoken}"]
+        return [f"turn it {on}"] if is_switch else [f"~with {spoken} turned {on}"]
     return [f"~with {spoken} turned {on}", f"~{spoken}: {yes}", f"{spoken} should be {on}"]

@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +156,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{text})(?:e?s|e?d|ing)?\b", re.IGNORECASE)
 
 
+@cache
 def acts_of_function(words: FunctionWords) -> list[Act]:
     """Return the acts that a function is, the best first, its operation's sort at the end."""
     scored = [(act.score(words), act) for act in act_table()]
@@ -181,7 +182,7 @@ class RequestFrame:
     text: str
     source: str  # doc, act:NAME or file
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[str, ...]:
         """The parameters it has slots for."""
         return tuple(SLOT.findall(self.text))

@@ -9,6 +9,13 @@ from functools import cached_property
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc
+from fctncalling.lab.own_api.english import (
+    base_verb,
+    is_plural,
+    plural,
+    singular,
+    with_article,
+)
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.doc_sentence import (
     PARTICLES,
@@ -25,11 +32,8 @@ from fctncalling.lab.own_api.words.operation import (
 )
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
-    plural,
-    singular,
     spaced_words,
     spoken_name,
-    with_article,
     word_table,
 )
 
@@ -60,7 +64,7 @@ _NO_THING = ("title", "reason", "note", "message", "problem", "username", "depar
 _PLACED = re.compile(r"\b(?:from|to|reference|ref|postcode|zip|origin|destination)\b")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # what is found of it once is kept by its identity
 class FunctionWords:
     """A function with the kinds of its parameters, and what follows from both for its words."""
 
@@ -79,20 +83,26 @@ class FunctionWords:
             is_act = of_path.split(" ")[0] in self.path.split("/")[-1]
             return f"{verb} {thing}" if plain and not is_act else of_path
         sentence = imperative(self.doc.description, self.doc.name)
+        if of_path and " " not in sentence.strip():  # "List", "Cancel"
+            return f"{base_verb(sentence.strip().lower())} {of_path.partition(' ')[2]}"
+        if of_path and re.search(r" (?:next|previous)$", sentence, re.I):  # "Skip to next"
+            sentence = f"{sentence} {spoken_name(self.doc.name).split()[-1]}"
         is_other = re.search(r"\b(?:documentation|endpoint)\b", sentence, re.I)
-        return of_path if of_path and is_other else sentence
+        told = {base_verb(each) for each in re.findall(r"[a-z]+", self.told)}
+        is_noun = self.method not in ("GET", "") and self.verb_of(sentence) not in told
+        return of_path if of_path and (is_other or is_noun) else sentence
 
     def _is_named_by_path(self) -> bool:
         """Return whether its name is made of its method and path, as where a document has none."""
         given = {*spaced_words(f"{self.method} {self.path}").split(), "id"}
         return {*spaced_words(self.doc.name).split()} <= given
 
-    @property
+    @cached_property
     def method(self) -> str:
         """The HTTP method of an operation; "" for other functions."""
         return str(self.origin.get("method", ""))
 
-    @property
+    @cached_property
     def path(self) -> str:
         """The path of an operation; "" for other functions."""
         return str(self.origin.get("path", "")).partition("#")[0].partition("?")[0]
@@ -108,8 +118,12 @@ class FunctionWords:
         names = [self.doc.name, self.path, *self.kinds]
         known = {word for name in names for word in spaced_words(name).split()}
         known |= {singular(word) for word in known}
-        found = read_operation(sentence, self.method, self.path, parameters, known)
-        return found if found and self._is_sound(found) else None
+        apart = {_without_id(name) for name in needed if f"{{{name}}}" not in self.path}
+        for each in dict.fromkeys((sentence, operation_of_path(self.method, self.path))):
+            found = read_operation(each, self.method, self.path, parameters, known, apart)
+            if found and self._is_sound(found):
+                return found
+        return None
 
     def _is_sound(self, operation: SpokenOperation) -> bool:
         """Return whether an operation was read right: its name, or its values, have its thing.
@@ -121,7 +135,8 @@ class FunctionWords:
                 operation.verb
             )
         behind = " ".join((*operation.owners, *operation.places))
-        said = {singular(each.lower()) for each in f"{operation.thing} {behind}".split()}
+        sentence = self.sentence.partition(" ")[2].lower()
+        said = {singular(each) for each in f"{operation.thing.lower()} {sentence}".split()}
         is_placed = operation.own is not None or "{" in behind or operation.determiner == "my"
         return is_placed or operation.sort == "search" or bool(said & self._name_nouns)
 
@@ -151,7 +166,17 @@ class FunctionWords:
         if in_path and parts[-1] and "{" not in parts[-1] and not behind.startswith(("/{", ",")):
             of_path = singular(spoken_name(parts[-1]))
             is_generic = spaced_words(name) in _GENERIC | {"name", "code", "number"}
-            nouns = [of_path, *nouns] if is_generic else [*nouns, of_path]
+            # "/invoice/files/{invoice_id}", "/embedded/edit_url/{id}": no files are numbered
+            told = spoken_name(f"{'/'.join(parts[:-1])} {self.sentence}")
+            is_owner = bool(nouns) and re.search(rf"\b{re.escape(nouns[0])}s?\b", told)
+            is_single = not is_plural(spoken_name(parts[-1]).split(" ")[-1]) and bool(nouns)
+            is_single = is_single and of_path not in nouns[0]
+            is_owner = (is_owner or is_single) and not {*nouns[0].split()} & {*of_path.split()}
+            is_generic |= bool(nouns) and not re.search("[aeiouy]", nouns[0])  # "tmpl"
+            if is_generic:
+                nouns = [of_path, *nouns]
+            elif not is_owner:
+                nouns = [*nouns, of_path]
         if spaced_words(name) in _GENERIC:
             nouns.append("one")
         nouns = [singular(spoken_name(each)) for each in nouns]
@@ -164,7 +189,12 @@ class FunctionWords:
     @cached_property
     def verb(self) -> str:
         """The first word of its sentence."""
-        return self.sentence.split(" ")[0].lower()
+        return self.verb_of(self.sentence)
+
+    @staticmethod
+    def verb_of(sentence: str) -> str:
+        """Return the first word of a sentence."""
+        return re.split(r"[ /]", sentence, maxsplit=1)[0].lower()
 
     @cached_property
     def name_words(self) -> str:
@@ -292,12 +322,7 @@ class FunctionWords:
 
     def label(self, name: str) -> str:
         """Return what a parameter is called: its name without its unit and "id"."""
-        words = spoken_name(name).removeprefix("body ").split()
-        while len(words) > 1 and words[-1] in _UNITS | {"id", "ids", "uuid", "gid", "sid", "guid"}:
-            words.pop()
-        if words in (["id"], ["uuid"], ["name"]) and name == self.primary:
-            return words[0]
-        return " ".join(words)
+        return _without_id(name)
 
     def nouns(self, name: str) -> tuple[str, ...]:
         """Return the nouns that a parameter's value may stand behind: "reader", "card"."""
@@ -314,6 +339,8 @@ class FunctionWords:
         if words and words[-1] not in _OTHER_ENDS:
             found.append(" ".join(singular(" ".join(words)).split()[-2:]))
         named = _NAMED.search(kind.description.lower())
+        if len(words) > 1 and words[-1] in _OTHER_ENDS and named and words[0] not in named[1]:
+            named = None  # the area code of a line does not say which line
         if named:
             whole = named[1].strip()
             found += [whole.rsplit("'s ", 1)[-1]] if "'s " in whole else [whole]
@@ -357,3 +384,11 @@ class FunctionWords:
         for mark, word in parts.items():
             text = text.replace(mark, word)
         return text
+
+
+def _without_id(name: str) -> str:
+    """Return the words of a parameter's name without its unit and "id"."""
+    words = spoken_name(name).removeprefix("body ").split()
+    while len(words) > 1 and words[-1] in _UNITS | {"id", "ids", "uuid", "gid", "sid", "guid"}:
+        words.pop()
+    return " ".join(words)

@@ -7,12 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
-from fctncalling.lab.own_api.words.vocabulary import (
-    is_plural,
-    singular,
-    spoken_name,
-    with_article,
-)
+from fctncalling.lab.own_api.english import is_plural, singular, with_article
 
 FILL = frozenset(
     "a an the one single specific specified given particular certain individual existing provided "
@@ -30,6 +25,7 @@ MASS = frozenset(
 )
 ADDING = frozenset("add append attach insert post submit upload assign send".split())
 _FRESH = ADDING | frozenset("place start begin run trigger request invite launch upsert".split())
+_ANY_ONE = frozenset("given specified provided supplied following specific single".split())
 _SHORTEST_NOUN = 3  # letters; "x", "wfo": what nobody would say as a noun
 PLACING = frozenset(
     "of for to from in on at by with without about into onto under over between after before until "
@@ -63,15 +59,18 @@ class NounBinding:
         path: str,
         parameters: Sequence[SpokenParameter],
         has_articles: bool,
+        said_apart: Collection[str] = (),
     ) -> None:
+        """`said_apart`: labels of the parameters that a request says behind its phrase."""
         self._verb = verb
         self._sort = sort
         self._has_articles = has_articles
         self._of_me = bool(re.search(r"/me(?:/|$)|/user(?:/|$)", path))
         self._open = {each.name: each for each in parameters if each.is_bound}
-        self._said_apart = {
-            singular(spoken_name(each.name)) for each in parameters if not each.is_bound
-        }
+        self._order = sorted(
+            (each.name for each in parameters), key=lambda name: path.find(f"{{{name}}}")
+        )
+        self._said_apart = {*said_apart}
         self._owning = "to" if verb in ADDING else "for" if sort == "make" else "of"
         self._owners: list[str] = []
         self.nouns: dict[str, str] = {}
@@ -114,13 +113,24 @@ class NounBinding:
             return words
         return words[at + 1 :]
 
-    def thing_parameter(self, words: list[str], many: bool) -> str | None:
-        """Return the parameter that identifies the thing, and bind it to its noun."""
+    def thing_parameter(
+        self, words: list[str], many: bool, behind: Sequence[list[str]] = ()
+    ) -> str | None:
+        """Return the parameter that identifies the thing, and bind it to its noun.
+
+        None where a phrase behind has that noun: "the shared link of a web link".
+        """
         if not words:
             return None
         in_path = [each for each in self._open.values() if each.in_path]
         last = next((each for each in in_path if each.is_last), None)
+        is_new = self._sort == "make" and last is None
         whole = singular(" ".join(words).lower())
+        phrases = {singular(" ".join(without_fill(each)).lower()) for each in behind}
+        for each in [*in_path]:
+            if whole not in each.nouns[:1] and phrases & {*each.nouns[:1]}:
+                in_path.remove(each)
+        last = last if last in in_path else None
         if many and not (last and whole in last.nouns):
             return None
         for each in [*([last] if last else []), *(in_path[::-1] or self._open.values())]:
@@ -128,12 +138,12 @@ class NounBinding:
                 certain = each is last or not in_path
                 ends = certain or len(words) >= len(noun.split())
                 if (ends and _ends_alike(words, noun)) or (noun == "one" and certain):
-                    return None if self._sort == "make" and not last else self._take(each, words)
+                    return None if is_new else self._take(each, words)
         if last is None or self._sort == "make":
             return None
         initials = "".join(word[0] for word in words).lower()
         named = {word for noun in last.nouns for word in [noun, *noun.split()]}
-        return self._take(last, words) if named & {initials, *words} else None
+        return self._take(last, words) if named & {initials, words[-1]} else None
 
     def _take(self, parameter: SpokenParameter, words: list[str]) -> str:
         del self._open[parameter.name]
@@ -141,7 +151,12 @@ class NounBinding:
         return parameter.name
 
     def without_prefix(self, words: list[str]) -> str:
-        """Return the thing without the noun of what it belongs to: "album tracks"."""
+        """Return the thing without the noun of what it belongs to: "album tracks".
+
+        A thing that a parameter of the path has for a noun belongs to another of the path only.
+        """
+        if singular(" ".join(words)) in self.nouns.values():
+            self._open = {name: each for name, each in self._open.items() if each.in_path}
         if {"and", "or"} & set(words):
             return " ".join(words)
         spans = [(i, j) for i in range(len(words) - 1) for j in range(len(words) - 1, i, -1)]
@@ -159,14 +174,14 @@ class NounBinding:
             named = {*self.nouns.values(), *_IDENTIFIERS}
             if place == "by" and any(_ends_alike(kept, noun) for noun in named):
                 continue
-            if (parameter := self._bound(kept)) is not None:
+            if (parameter := self._bound(kept, of_place=True)) is not None:
                 of_thing = place in ("by", "with", "using") or (self._sort, place) == (
                     "look",
                     "from",
                 )
                 place = self._owning if of_thing else place
                 found.append(f"{place} {{{parameter}}}")
-            elif singular(" ".join(kept).lower()) in self._said_apart:
+            elif self._tells_nothing(words, kept):
                 continue
             elif kept and place not in ("by", "using") and kept[-1].lower() not in _UNTOLD:
                 found.append(f"{place} {_with_determiner(words, kept, self._has_articles)}")
@@ -174,22 +189,37 @@ class NounBinding:
             found.pop()
         return tuple(found)
 
+    def _tells_nothing(self, words: list[str], kept: list[str]) -> bool:
+        """Return whether a place is any one ("for a project") or said by a value of its own."""
+        low = [each.lower() for each in words]
+        any_one = low[:1] and (low[0] in INDEFINITE or {*low} & _ANY_ONE)
+        users = any(re.match(r"users?['\u2019]s?$", each) for each in low)
+        said = singular(" ".join(kept).lower().replace("-", ""))
+        is_bound = said in self.nouns.values() or said.split(" ")[-1:] == ["once"]
+        return bool(any_one) or users or is_bound or bool({said, *said.split()} & self._said_apart)
+
     def owners(self) -> tuple[str, ...]:
-        """Return phrases for the owners of the thing, path parameters last."""
-        found = [f"{self._owning} {{{each}}}" for each in self._owners]
-        for each in reversed([each for each in self._open.values() if each.in_path]):
+        """Return phrases for the owners of the thing, the nearest first: those last in the path."""
+        named = [*self._owners]
+        for each in [each for each in self._open.values() if each.in_path]:
             is_noun = len(each.nouns[0]) > _SHORTEST_NOUN and each.nouns[0] != "one"
             if is_noun and not each.is_listed:
                 self.nouns[each.name] = each.nouns[0]
-                found.append(f"{self._owning if not found else 'of'} {{{each.name}}}")
-        return tuple(found)
+                named.append(each.name)
+        named.sort(key=lambda name: -self._order.index(name))
+        return tuple(
+            f"{'of' if number else self._owning} {{{name}}}" for number, name in enumerate(named)
+        )
 
-    def _bound(self, words: list[str], *, whole: bool = False) -> str | None:
+    def _bound(
+        self, words: list[str], *, whole: bool = False, of_place: bool = False
+    ) -> str | None:
         """Bind and return the free parameter that a noun phrase names."""
         words = without_fill(words)
         alternatives = " ".join(words).split(" or ")  # "a workspace or organization"
         for each in self._open.values() if words else ():
-            for said in [] if each.is_last and self._sort == "make" else alternatives:
+            is_new = each.is_last and self._sort == "make" and not of_place
+            for said in [] if is_new else alternatives:
                 for noun in each.nouns:
                     same = singular(said.lower()) == noun
                     if same or (not whole and _ends_alike(said.split(), noun)):

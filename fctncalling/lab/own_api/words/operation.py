@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fctncalling.lab.own_api.english import base_verb, participle, plural, singular, with_article
 from fctncalling.lab.own_api.words.doc_sentence import PARTICLES, known_verbs
 from fctncalling.lab.own_api.words.noun_binding import (
     ADDING,
@@ -18,16 +19,7 @@ from fctncalling.lab.own_api.words.noun_binding import (
     SpokenParameter,
     content,
 )
-from fctncalling.lab.own_api.words.vocabulary import (
-    base_verb,
-    participle,
-    plural,
-    singular,
-    split_phrases,
-    spoken_name,
-    with_article,
-    word_table,
-)
+from fctncalling.lab.own_api.words.vocabulary import split_phrases, spoken_name, word_table
 
 MOODS = ("do", "want", "say", "ask")
 _CLAUSE = frozenset(
@@ -132,25 +124,33 @@ def read_operation(
     path: str,
     parameters: Sequence[SpokenParameter],
     known: Collection[str],
+    said_apart: Collection[str] = (),
 ) -> SpokenOperation | None:
     """Parse an imperative sentence into an operation; None if it has no object.
 
     `known` are the words of its name, path and parameters: those of a sentence with a capital
-    letter are no names.
+    letter are no names. `said_apart`: labels of what a request says behind its phrase.
     """
     verb, segments = _segments(_plain(sentence, known))
     if not segments:
         return None
     sort = _sort_of(verb, method)
-    verb, segments = _object_first(verb, segments, sort)
+    if sort == "search" and not content(segments[0][1]):
+        behind = segments[1][0] if len(segments) > 1 else "by"
+        if behind in ("by", "with"):  # "search by title"
+            verb, sort, segments = "run", "other", [("", ["a", "search"])]
+    verb, segments = _object_first(verb, segments, sort, path)
     place, words = segments[0]
     if place or not words:
         return None
     has_articles = re.search(r"\b(?:an?|the)\b", sentence) is not None
-    binding = NounBinding(verb, sort, path, parameters, has_articles)
+    binding = NounBinding(verb, sort, path, parameters, has_articles, said_apart)
     many, determiner, thing = binding.thing(words)
+    if len(thing) > 1 and base_verb(thing[-1].lower()) == verb:  # "refresh: OAuth Token Refresh"
+        thing = thing[:-1]
     thing = binding.without_owner(thing)
-    own = binding.thing_parameter(thing, many)
+    behind = [words for _, words in segments[1:]]
+    own = binding.thing_parameter(thing, many, behind)
     places = binding.places(segments[1:])
     said = binding.without_prefix(thing)
     if not said:
@@ -195,7 +195,8 @@ def _plain(sentence: str, known: Collection[str]) -> list[str]:
     text = re.sub(r"\b(?:belonging|related|attached|assigned) to\b|\bassociated with\b", "of", text)
     if len((head := text.split(", ")[0]).split()) > 2:
         text = head
-    text = re.sub(r"\b(?:one|1) or more\b|\(s\)", "", text)
+    text = re.sub(r"\b(?:one|1) or more\b|\(s\)|\bup to \d+\b|\bat once\b|\bin order\b", "", text)
+    text = re.sub(r"(?<=[a-z])_(?=[a-z])", " ", text)
     text = re.sub(r" for (?:use|usage|reference)\b.*", "", text)
     words = [each.strip(",;:!?\"'()[]").rstrip(".") for each in text.split()]
     words = [each for each in words if each]
@@ -219,15 +220,20 @@ def _segments(words: list[str]) -> tuple[str, list[Segment]]:
         return "", []
     verb, at = base_verb(words[0]), 1
     if len(words) > 3 and words[1] in ("or", "and") and base_verb(words[2]) in known_verbs():
-        verb, at = f"{verb} {words[1]} {base_verb(words[2])}", 3
-    if at < len(words) - 1 and words[at] in PARTICLES - {"in", "on"}:
+        verb, at = f"{verb} and {base_verb(words[2])}" if words[1] == "and" else verb, 3
+    is_stock = words[at : at + 2] == ["back", "in"]
+    if at < len(words) - 1 and words[at] in PARTICLES - {"in", "on"} and not is_stock:
         verb, at = f"{verb} {words[at]}", at + 1
     segments: list[Segment] = [("", [])]
     for index, word in enumerate(words[at:], at):
         following = words[index + 1] if index + 1 < len(words) else ""
         if word == "by" and following.endswith("ing"):
             break
-        if word in _CLAUSE or _begins_a_verb(word, following, words[index + 2 : index + 3]):
+        is_given = word in ("given", "provided") and content(segments[-1][1])
+        is_end = word in ("and", "or") and not following
+        if word in _CLAUSE or is_given or is_end:
+            break
+        if _begins_a_verb(word, following, words[index + 2 : index + 3]):
             break
         if word in PLACING:
             before = segments[-1][1]
@@ -248,17 +254,30 @@ def _begins_a_verb(word: str, following: str, after: list[str]) -> bool:
     return bool(after) and after[0] in FILL | {"it", "them", "its", "their", "new"}
 
 
-def _object_first(verb: str, segments: list[Segment], sort: str) -> tuple[str, list[Segment]]:
+def _thing_of_path(path: str) -> str:
+    """Return the first thing of a path, in the singular."""
+    parts = [part for part in path.split("/") if part and "{" not in part]
+    parts = [part for part in parts if not re.fullmatch(r"v\d+|api|rest", part)]
+    return singular(spoken_name(parts[0])) if len(parts) > 1 else ""
+
+
+def _object_first(
+    verb: str, segments: list[Segment], sort: str, path: str
+) -> tuple[str, list[Segment]]:
     """Return verb and phrases with that of the thing first: "search for books", "details of a"."""
     if not content(segments[0][1]) and len(segments) > 1:
         place, words = segments[1]
         if place == "of" or (sort == "search" and place in ("for", "through", "in")):
             return verb, [("", segments[0][1] + words), *segments[2:]]
+        if place in ("with", "as") and (thing := _thing_of_path(path)):  # "send with template"
+            return verb, [("", ["a", *thing.split()]), *segments[1:]]
         return f"{verb} {place}", [("", words), *segments[2:]]
     telling = content(segments[0][1])
-    if sort == "look" and len(segments) > 1 and len(telling) == 1:
+    if sort != "make" and len(segments) > 1 and len(telling) == 1:
         aspect, place = telling[0], segments[1][0]
-        if aspect in LISTS or (aspect in _ASPECTS and place in ("of", "about", "on")):
+        if (aspect in LISTS and sort == "look" and place == "of") or (
+            aspect in _ASPECTS and place in ("of", "about", "on")
+        ):
             return verb, [("", segments[1][1]), *segments[2:]]
     return verb, segments
 

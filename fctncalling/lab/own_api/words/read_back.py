@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
 from functools import cache
 
+from fctncalling.lab.own_api.english import NUMBERS, read_day
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.scalar_kind import MOMENTS, parse_moment
 from fctncalling.lab.own_api.kinds.standards import STANDARDS
 from fctncalling.lab.own_api.words.vocabulary import word_table
 
-NUMBERS: Sequence[str] = (
-    "zero one two three four five six seven eight nine ten eleven twelve".split()
-)
 _NUMBER = re.compile(r"[^\w\s-]?(-?\d[\d, ]*(?:\.\d+)?)(?![\d.])")
 _IN_WORDS = re.compile(rf"({'|'.join(NUMBERS)}|an?|half an?)( and a half)?\b")
-_DAY = re.compile(
-    r"(?:[A-Z][a-z]+day,? )?(?:the )?(?:(\d{1,2})(?:st|nd|rd|th)?|(\w+))(?: of)? "
-    r"([A-Z][a-z]{2,8}) (\d{4})"
-)
-_MONTH_FIRST = re.compile(
-    r"(?:[A-Z][a-z]+day,? )?([A-Z][a-z]{2,8}) (?:(\d{1,2})(?:st|nd|rd|th)?,? )?(\d{4})"
-)
-_MONTHS: Sequence[str] = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_ORDINALS: Sequence[str] = (
-    "zeroth first second third fourth fifth sixth seventh eighth ninth tenth".split()
-)
+_MONTH_AND_YEAR = re.compile(r"[A-Z][a-z]{2,8} \d{4}")
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))? ?(am|pm)?")
 _CLOCK_IN_WORDS = re.compile(
     r"(half past |a quarter past |a quarter to )?(\w+)( thirty| o'clock)? in the "
@@ -108,18 +95,10 @@ def _day(text: str, kind: str) -> datetime.datetime | None:
         if both[0] == both[1]:
             return None  # either could be the month
         return datetime.datetime(year, two if both[0] else one, one if both[0] else two)
-    if found := _DAY.fullmatch(text):
-        word = found[2]
-        number = int(found[1]) if found[1] else _ORDINALS.index(word) if word in _ORDINALS else 0
-        name, in_year = found[3], found[4]
-    elif found := _MONTH_FIRST.fullmatch(text):
-        number = int(found[2]) if found[2] else int(kind == "month")
-        name, in_year = found[1], found[3]
-    else:
-        return None
-    if name[:3].lower() not in _MONTHS or not number:
-        return None
-    return datetime.datetime(int(in_year), _MONTHS.index(name[:3].lower()) + 1, number)
+    if kind == "month" and _MONTH_AND_YEAR.fullmatch(text):
+        text = f"1 {text}"
+    day = read_day(text)
+    return day and datetime.datetime.combine(day, datetime.time())
 
 
 def _clock(text: str) -> datetime.time | None:

@@ -10,14 +10,9 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from fctncalling.lab.own_api.english import base_verb, is_plural, singular
 from fctncalling.lab.own_api.words.doc_sentence import first_sentence
-from fctncalling.lab.own_api.words.vocabulary import (
-    base_verb,
-    is_plural,
-    singular,
-    spoken_name,
-    word_table,
-)
+from fctncalling.lab.own_api.words.vocabulary import spoken_name, word_table
 
 LEAD = 1.02  # by which the called functions are ahead of all others
 _UNTELLING = frozenset(
@@ -171,9 +166,10 @@ def _asked(text: str, values: Iterable[Any]) -> set[str]:
 
 
 def _value_words(value: Any) -> Iterator[str]:
-    """Yield the words of a value, of all its parts."""
+    """Yield the words of a value, of all its parts and the names of these."""
     if isinstance(value, Mapping):
-        for each in value.values():
+        for name, each in value.items():
+            yield from spoken_name(name).split()
             yield from _value_words(each)
     elif isinstance(value, list | tuple):
         for each in value:

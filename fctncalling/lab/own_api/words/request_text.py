@@ -9,6 +9,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from fctncalling.lab.own_api.english import correct_articles, plural
 from fctncalling.lab.own_api.words.clauses import (
     SAID_TOGETHER_SHARE,
     SaidValue,
@@ -20,8 +21,9 @@ from fctncalling.lab.own_api.words.clauses import (
 )
 from fctncalling.lab.own_api.words.frames import MOODS, RequestFrame, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.labelled_values import said_values
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
-from fctncalling.lab.own_api.words.vocabulary import correct_articles, register_table_phrases
+from fctncalling.lab.own_api.words.vocabulary import register_table_phrases
 
 REGISTERS = ("plain", "plain", "polite", "terse", "chatty")
 BECAUSE_SHARE = 0.03
@@ -56,6 +58,9 @@ def said_call(
         text = text.replace(f"{{{name}}}", slot_text(words, name, arguments[name], rng))
     text = re.sub(r"\b(?:on|about|with) (?:some|any)thing by\b", "by", text)
     rest = [name for name in arguments if name not in frame.parameters]
+    if words.method:
+        values = {name: arguments[name] for name in rest}
+        return _assembled(text, frame.mood, said_values(words, values, frame.mood, rng), rng)
     together = [pair for pair in span_parameter_pairs(words) if {*pair} <= {*rest}]
     together = together[:1] if rng.random() < SAID_TOGETHER_SHARE else []
     if len(rest) > 1 and rng.random() < 0.35:
@@ -78,8 +83,11 @@ def slot_text(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
     if isinstance(value, ParallelValues):
         texts = [str(spoken_value(words.kinds[name], each, rng)) for each in value.values]
         nouns = words.thing_nouns() if name == words.primary else ()
-        front = ""
-        if nouns and rng.random() < 0.3:
+        article = rng.choice(("", "the "))
+        front = f"{article}{plural(nouns[0])} " if words.method and nouns else ""
+        if front:
+            pass
+        elif nouns and rng.random() < 0.3:
             from_plural = words.filled("{ns}") if nouns[0] == words.noun else ""
             front = f"{from_plural} " if from_plural else ""
         elif len(texts) == 2 and rng.random() < 0.4:
@@ -193,7 +201,10 @@ def request_text(said: Sequence[SaidCall], rng: Random) -> str:
     register = rng.choice(REGISTERS)
     text = wrap_in_register(said[0], register, rng)
     for each in said[1:]:
-        join = rng.choice(register_table_phrases("frame")["joins"])
+        joins = register_table_phrases("frame")["joins"]
+        if text.endswith(("?", "!")):
+            joins = tuple(join for join in joins if join.startswith("."))
+        join = rng.choice(joins)
         same = register if rng.random() < 0.5 else rng.choice(("plain", "terse"))
         following = wrap_in_register(each, same, rng)
         if join.startswith((",", ";", "and")):

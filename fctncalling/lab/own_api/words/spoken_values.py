@@ -8,47 +8,26 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
+from fctncalling.lab.own_api.english import NUMBERS, ORDINALS, date_forms, enumerated, singular
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.scalar_kind import parse_moment
 from fctncalling.lab.own_api.kinds.standards import STANDARDS
 from fctncalling.lab.own_api.kinds.value_tables import library
-from fctncalling.lab.own_api.words.read_back import NUMBERS, reads_as
-from fctncalling.lab.own_api.words.vocabulary import (
-    singular,
-    spaced_words,
-    split_phrases,
-    word_table,
-)
+from fctncalling.lab.own_api.words.read_back import reads_as
+from fctncalling.lab.own_api.words.vocabulary import spaced_words, split_phrases, word_table
 
-ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()
 HOURS = "twelve one two three four five six seven eight nine ten eleven".split()
-_SUFFIXES = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
-_DATE_FORMS = (
-    "yyyy-MM-dd | yyyy-MM-dd | d MMMM y | d MMMM y | MMMM d, y | 'the' {o} 'of' MMMM y"
-    " | MMMM {o}, y | MMMM {o} y | d MMM y | MMM d, y | MMM {o} y | dd.MM.yyyy | d.M.y"
-    " | EEEE, d MMMM y | EEEE MMMM d, y | EEEE 'the' {o} 'of' MMMM y"
-).split(" | ")
-"""Unicode's patterns; {o} is the day's ordinal."""
-
-
-def ordinal(number: int) -> str:
-    """Return "1st", "22nd"."""
-    return f"{number}{_SUFFIXES.get(number, 'th')}"
 
 
 def spoken_date(day: datetime.date, rng: Random) -> str:
     """Return a day in a form that people write."""
-    forms = [form.replace("{o}", f"'{ordinal(day.day)}'") for form in _DATE_FORMS]
+    forms = [day.isoformat(), day.isoformat(), *date_forms(day)]
     if day.day <= len(ORDINALS):
-        forms += [f"'the {ORDINALS[day.day - 1]} of' MMMM y"] * 2
+        forms += [f"the {ORDINALS[day.day - 1]} of {day:%B %Y}"] * 2
     if day.day > 12:
-        forms += ["d/M/y", "M/d/y"]
-    return date_in_form(day, rng.choice(forms))
-
-
-def date_in_form(day: datetime.date, form: str) -> str:
-    """Return a day in English, in one of Unicode's patterns."""
-    return str(library("babel.dates").format_date(day, form, locale="en"))
+        forms += [f"{day.day}/{day.month}/{day.year}", f"{day.month}/{day.day}/{day.year}"]
+        forms += [f"{day:%d.%m.%Y}", f"{day.day}.{day.month}.{day.year}"]
+    return rng.choice(forms)
 
 
 def spoken_time(hour: int, minute: int, rng: Random) -> str:
@@ -110,18 +89,28 @@ def _said(kind: ArgumentKind, value: Any, rng: Random) -> str:
 def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
     """Return the words of a listed value: itself, and those that fit none of the other values."""
     plain = str(value).replace("_", " ").replace("-", " ") if " " not in str(value) else str(value)
-    if sum(_small(each) == _small(value) for each in kind.values) > 1:
+    if re.match(r"-[a-z]", str(value)) and str(value)[1:] in kind.values:
+        return [f"{spaced_words(str(value))} in descending order"]
+    if sum(_small(each) == _small(value) for each in kind.values if each != f"-{value}") > 1:
         return [str(value)]  # only its letters tell it from another
     if kind.topic in STANDARDS:
         return [str(value), *STANDARDS[kind.topic].says(str(value))]
+    if re.search(r"\w[.:/]\w|[\[\]{}]", str(value)):
+        return [str(value)]  # a path or another code
     is_shouted = re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", str(value)) is not None
     if is_shouted:
         plain = plain.lower()
     elif not re.search(r"[a-z]", str(value)) or re.search(r"\d", str(value)):
         return [str(value)]  # codes are said as they are
+    words = _row(value).get("words", ())
+    if len(plain) < 5 and words and words[0].startswith(plain):
+        return [*words]  # "ascending" for asc
     is_code = len(plain) < 3  # which people rarely say
     found = [plain] if is_code else [plain, plain]
-    for word in _row(value).get("words", ()):
+    about = kind.description.lower()
+    for word in words:
+        if word.startswith("the ") and word.split(" ")[-1] not in about:
+            continue  # "the ordinary service" of a notification
         if not any(_shares(word, other) for other in kind.values if other != value):
             found += [word] * (4 if is_code else 1)
     return found
@@ -253,7 +242,7 @@ def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
         day, clock = spoken_date(when.date(), rng), spoken_time(when.hour, when.minute, rng)
         return rng.choice((f"{clock} on {day}", f"{clock} on {day}", f"{clock}, {day}"))
     if when is not None and kind.kind == "month":
-        return rng.choice((value, date_in_form(when, "MMMM y"), date_in_form(when, "MMM y")))
+        return rng.choice((value, f"{when:%B %Y}", f"{when:%b %Y}"))
     if kind.kind == "phone" and rng.random() < 0.3 and re.fullmatch(r"\+\d{9,}", value):
         return f"{value[:3]} {value[3:6]} {value[6:]}"
     return value
@@ -272,11 +261,9 @@ _CONJUNCTIONS = (" as well as ", " and also ", " plus ", " & ", " + ", ", ", " A
 
 def join_with_and(texts: Sequence[str], rng: Random) -> str:
     """Return things one after the other: "A, B and C"."""
-    *front, last = texts
-    if not front:
-        return last
-    conjunction = " and " if rng.random() < 0.75 else rng.choice(_CONJUNCTIONS)
-    return f"{', '.join(front)}{conjunction}{last}"
+    if len(texts) < 2:
+        return texts[0]
+    return enumerated(texts, " and " if rng.random() < 0.75 else rng.choice(_CONJUNCTIONS))
 
 
 def spoken_object(kind: ArgumentKind, value: Mapping[str, Any], rng: Random) -> str:

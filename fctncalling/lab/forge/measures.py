@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import log
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Task
@@ -22,7 +21,6 @@ from fctncalling.lab.forge.forged_entry import atoms, user_texts
 
 OVERLAPPING = 0.15  # share of a question's content words that makes a function a near miss
 _WORD = re.compile(r"[a-z]{3,}")
-_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\d.,]*\d%?")
 _STOP_WORDS = frozenset(
     re.findall(
         r"[a-z]+",
@@ -38,7 +36,6 @@ _STOP_WORDS = frozenset(
 class SingleTurnFigures:
     """Figures to compare: shares in 0..1, lengths in words."""
 
-    num_tasks: int
     functions: Mapping[str, float]  # offered by a task -> share of tasks
     calls: Mapping[str, float]  # expected by a task -> share of tasks
     parameters: Mapping[str, float]  # of a function -> share of functions
@@ -60,7 +57,6 @@ def measure_single_turn(tasks: Iterable[Task]) -> SingleTurnFigures:
     ]
     questions = [" ".join(user_texts(task.question)) for task in tasks]
     return SingleTurnFigures(
-        num_tasks=len(tasks),
         functions=_shares(str(len(task.functions)) for task in tasks),
         calls=_shares(str(len(task.ground_truth or ())) for task in tasks),
         parameters=_shares(str(len(doc.parameters.get("properties", {}))) for doc in docs),
@@ -72,19 +68,18 @@ def measure_single_turn(tasks: Iterable[Task]) -> SingleTurnFigures:
             "dotted names": _mean("." in doc.name for doc in docs),
             "questions that end in ?": _mean(text.rstrip().endswith("?") for text in questions),
             "questions with quotes": _mean("'" in text or '"' in text for text in questions),
-            "questions that recur but for their values": _recurring(
-                map(question_without_values, tasks)
-            ),
             **_truth_shares(tasks),
             **_overlap_shares(tasks),
         },
         lengths={
-            "question": _spread(len(text.split()) for text in questions),
-            "function description": _spread(len(doc.description.split()) for doc in docs),
-            "parameter description": _spread(
+            "question": length_spread(len(text.split()) for text in questions),
+            "function description": length_spread(len(doc.description.split()) for doc in docs),
+            "parameter description": length_spread(
                 len(str(parameter.get("description", "")).split()) for _, parameter, _ in parameters
             ),
-            "function name": _spread(len(doc.name.replace(".", "_").split("_")) for doc in docs),
+            "function name": length_spread(
+                len(doc.name.replace(".", "_").split("_")) for doc in docs
+            ),
         },
     )
 
@@ -124,28 +119,6 @@ def is_implied_number(value: Any, question: str) -> bool:
         return False
     number = re.escape(f"{value:.12g}")
     return not re.search(rf"(?<![\d.]){number}(?!\.?\d)", question.replace(",", ""))
-
-
-def question_without_values(task: Task) -> str:
-    """Return a task's words with its numbers, quoted texts and expected texts taken out."""
-    said = " ".join(user_texts(task.question))
-    texts = [
-        value
-        for call in task.ground_truth or ()
-        for accepted in call.values()
-        for values in accepted.values()
-        for each in (values if isinstance(values, list) else [values])
-        for value in (each if isinstance(each, list) else [each])
-        if isinstance(value, str) and value
-    ]
-    for text in sorted(texts, key=len, reverse=True):
-        said = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", "_", said, flags=re.IGNORECASE)
-    return _VALUE.sub("_", said)
-
-
-def _recurring(texts: Iterable[str]) -> float:
-    counts = Counter(texts)
-    return sum(count for count in counts.values() if count > 1) / counts.total()
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -197,7 +170,8 @@ def _mean(values: Iterable[bool]) -> float:
     return sum(listed) / len(listed) if listed else 0.0
 
 
-def _spread(values: Iterable[int]) -> tuple[float, float, float]:
+def length_spread(values: Iterable[int]) -> tuple[float, float, float]:
+    """Return mean, median and 90th percentile; zeros for no values."""
     listed = sorted(values)
     if not listed:
         return (0.0, 0.0, 0.0)
@@ -317,19 +291,6 @@ def measure_fidelity(tasks: Iterable[Task]) -> MultiTurnCounts:
     for task in tasks:
         fidelity.add(task)
     return fidelity
-
-
-def kl_divergence(counts: Mapping[Any, int], reference: Mapping[Any, int]) -> float:
-    """Return the Kullback-Leibler divergence of a reference from counts, in nats.
-
-    Each outcome is counted half once more, so that none is impossible.
-    """
-    outcomes = {*counts, *reference}
-    total, expected = (sum(each.values()) + 0.5 * len(outcomes) for each in (counts, reference))
-    shares = [
-        ((reference.get(o, 0) + 0.5) / expected, (counts.get(o, 0) + 0.5) / total) for o in outcomes
-    ]
-    return sum(p * log(p / q) for p, q in shares)
 
 
 def argument_provenances(task: Task, results: Iterable[str]) -> Iterator[str]:
