@@ -20,8 +20,9 @@ WATCHED = ("open", "socket.connect", "socket.getaddrinfo")
 
 
 def _watch(event: str, arguments: tuple[object, ...]) -> None:
-    if event == "open" and not isinstance(arguments[0], int):  # a descriptor has been seen as a path
-        opened.add(str(arguments[0]))
+    if event == "open":
+        if not isinstance(arguments[0], int):  # the path of a descriptor was seen before
+            opened.add(str(arguments[0]))
     elif event in WATCHED:
         opened.add(f"network: {event}")
 
