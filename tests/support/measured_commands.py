@@ -21,7 +21,8 @@ WATCHED = ("open", "socket.connect", "socket.getaddrinfo")
 
 def _watch(event: str, arguments: tuple[object, ...]) -> None:
     if event == "open":
-        opened.add(str(arguments[0]))
+        if not isinstance(arguments[0], int):  # the path of a descriptor was seen before
+            opened.add(str(arguments[0]))
     elif event in WATCHED:
         opened.add(f"network: {event}")
 

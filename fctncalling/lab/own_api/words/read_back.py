@@ -98,7 +98,7 @@ def _day(text: str, kind: str) -> datetime.datetime | None:
     if kind == "month" and _MONTH_AND_YEAR.fullmatch(text):
         text = f"1 {text}"
     day = read_day(text)
-    return day and datetime.datetime.combine(day, datetime.time())
+    return None if day is None else datetime.datetime.combine(day, datetime.time())
 
 
 def _clock(text: str) -> datetime.time | None:
