@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.algorithms.generation.engine_api import EngineError, RolloutError
+from fctncalling.data.http_client import HttpClient, Reply, RequestFailed
 
 RETRY_STATUSES = (429, 502, 503, 504)  # the server, or a proxy before it, is starting or full
 AUTH_STATUSES = (401, 403)
 TRIES = 4  # of a request that the server answers with an error
 ERROR_WAIT_S = 0.25  # before the second of them, and twice as long before each after it
+MAX_ANSWER_BYTES = 2**28  # a long prompt's log-probabilities take megabytes
 
 
 class Completion(NamedTuple):
@@ -43,18 +44,9 @@ class VllmClient:
     """
 
     def __init__(self, url: str, *, timeout_s: float = 600.0) -> None:
-        import httpx
-
         self.url = url.rstrip("/").removesuffix("/v1")
         key = os.environ.get("VLLM_API_KEY", "")  # as vLLM itself reads it
-        self._client = httpx.Client(
-            timeout=httpx.Timeout(timeout_s, connect=10.0),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-        )
-        # RuntimeError: the client was closed meanwhile
-        self._errors: Any = (httpx.TransportError, httpx.InvalidURL, RuntimeError)
-        self._closed = threading.Event()
+        self._client = HttpClient(key=key, timeout_s=timeout_s, max_bytes=MAX_ANSWER_BYTES)
 
     def complete(self, model: str, prompt: Sequence[int], **sampling: Any) -> Completion:
         """Complete a prompt of token ids; EngineError where the server fails."""
@@ -66,7 +58,7 @@ class VllmClient:
             **sampling,
         }
         reply = self.post("/v1/completions", body)
-        if reply.status_code == 404:
+        if reply.status == 404:
             raise MissingModelError(f"{self.url} does not serve {model}: {reply.text[:200]}")
         try:
             [choice] = _json(reply)["choices"]
@@ -114,8 +106,8 @@ class VllmClient:
 
         RolloutError where it cannot tell.
         """
-        reply = self._answered("GET", "/weight_info", timeout=60.0)
-        if reply.status_code == 404:
+        reply = self._answered("GET", "/weight_info", timeout_s=60.0)
+        if reply.status == 404:
             raise RolloutError(
                 f"{self.url} takes no weights while it runs: --rollout_engine vllm without "
                 "--lora_r needs vLLM 0.32 or newer, started with VLLM_SERVER_DEV_MODE=1"
@@ -127,18 +119,18 @@ class VllmClient:
 
         Once requests under way have ended; RolloutError where the server refuses them.
         """
-        _json(self._answered("POST", "/pause?mode=wait", json={}))
+        _json(self._answered("POST", "/pause?mode=wait", {}))
         order = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
         # Once: the server's engine does not survive a folder that it cannot read.
-        reply = self._answered("POST", "/collective_rpc", json=order)
-        if reply.status_code >= 300:
+        reply = self._answered("POST", "/collective_rpc", order)
+        if reply.status >= 300:
             raise RolloutError(
-                f"{self.url} does not take the weights in {folder}: HTTP {reply.status_code}: "
+                f"{self.url} does not take the weights in {folder}: HTTP {reply.status}: "
                 f"{reply.text[:300]}. It has to read that folder (--vllm_adapter_dir names "
                 "another), and to serve the model that is trained"
             )
-        _json(self._answered("POST", "/update_weight_version", json={"new_version": version}))
-        _json(self._answered("POST", "/resume", json={}))
+        _json(self._answered("POST", "/update_weight_version", {"new_version": version}))
+        _json(self._answered("POST", "/resume", {}))
 
     def models(self, *, timeout_s: float = 60.0) -> list[str]:
         """Return the server's models and adapters by name, the base model first."""
@@ -147,9 +139,9 @@ class VllmClient:
     def load_adapter(self, name: str, folder: str) -> None:
         """Load an adapter (LoRA) under a name; RolloutError where the server refuses it."""
         reply = self.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder})
-        if reply.status_code >= 300 and "already been loaded" not in reply.text:
+        if reply.status >= 300 and "already been loaded" not in reply.text:
             raise RolloutError(
-                f"{self.url} does not take the adapter in {folder}: HTTP {reply.status_code}: "
+                f"{self.url} does not take the adapter in {folder}: HTTP {reply.status}: "
                 f"{reply.text[:300]}. It has to read that folder (--vllm_adapter_dir names "
                 "another), and to run with --enable-lora, a --max-lora-rank of at least --lora_r "
                 "and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
@@ -157,49 +149,49 @@ class VllmClient:
 
     def unload_adapter(self, name: str) -> None:
         """Unload an adapter (LoRA); no error where the server does not have it."""
-        with contextlib.suppress(*self._errors):
-            self._client.post(
-                f"{self.url}/v1/unload_lora_adapter", json={"lora_name": name}, timeout=10.0
-            )
+        url, body = f"{self.url}/v1/unload_lora_adapter", {"lora_name": name}
+        with contextlib.suppress(RequestFailed):
+            self._client.request("POST", url, body, timeout_s=10.0)
 
     def close(self) -> None:
         """Close the connections; requests under way fail."""
-        self._closed.set()
         self._client.close()
 
     def get(self, path: str, *, timeout_s: float = 60.0) -> Any:
         """Send a GET request to a path; return the JSON."""
-        return _json(self._answered("GET", path, timeout=timeout_s))
+        return _json(self._answered("GET", path, timeout_s=timeout_s))
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+    def post(self, path: str, body: Mapping[str, Any]) -> Reply:
         """Send a POST request to a path; return the reply, also one that refuses."""
         wait_s = ERROR_WAIT_S
         for _ in range(TRIES - 1):
-            reply = self._answered("POST", path, json=body)
-            if reply.status_code < 500 or self._closed.wait(wait_s):
+            reply = self._answered("POST", path, body)
+            if reply.status < 500 or self._client.closed.wait(wait_s):
                 return reply
             wait_s *= 2.0
-        return self._answered("POST", path, json=body)
+        return self._answered("POST", path, body)
 
-    def _answered(self, method: str, path: str, **options: Any) -> Any:
+    def _answered(
+        self, method: str, path: str, body: Any = None, *, timeout_s: float | None = None
+    ) -> Reply:
         """Return the reply to one attempt.
 
         ServerAwayError without one, RolloutError for a wrong key.
         """
         try:
-            reply = self._client.request(method, self.url + path, **options)
-        except self._errors as error:
-            raise ServerAwayError(f"{type(error).__name__}: {error}") from error
-        outcome = f"HTTP {reply.status_code}: {reply.text[:200]}"
-        if reply.status_code in RETRY_STATUSES:
+            reply = self._client.request(method, self.url + path, body, timeout_s=timeout_s)
+        except RequestFailed as error:
+            raise ServerAwayError(str(error)) from error
+        outcome = f"HTTP {reply.status}: {reply.text[:200]}"
+        if reply.status in RETRY_STATUSES:
             raise ServerAwayError(outcome)
-        if reply.status_code in AUTH_STATUSES:
+        if reply.status in AUTH_STATUSES:
             raise RolloutError(f"{self.url}: {outcome}. Is its key in VLLM_API_KEY?")
         return reply
 
 
-def _json(reply: Any) -> Any:
+def _json(reply: Reply) -> Any:
     """Return a reply's JSON; EngineError for an error status."""
-    if reply.status_code >= 300:
-        raise EngineError(f"{reply.url}: HTTP {reply.status_code}: {reply.text[:300]}")
+    if reply.status >= 300:
+        raise EngineError(f"{reply.url}: HTTP {reply.status}: {reply.text[:300]}")
     return reply.json()

@@ -6,13 +6,13 @@ import json
 import os
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 from fctncalling.checkers.clarify import is_mentioned, spoken_value
+from fctncalling.data.http_client import HttpClient, Reply, RequestFailed
 from fctncalling.data.types import Message, Task
-from fctncalling.data.unsafe_text import encodable_value
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.judging.oracle import oracle_calls
@@ -193,8 +193,8 @@ BASE_URL = "https://api.openai.com/v1"
 API_KEY = "OPENAI_API_KEY"
 MAX_BYTES = 2**20  # of an answer
 MAX_TOKENS = 120
-ATTEMPTS = 3
-_TRANSIENT = (408, 409, 425, 429)
+RETRIES = 2
+FIRST_WAIT_S = 0.2
 
 
 class EndpointChatModel:
@@ -217,8 +217,6 @@ class EndpointChatModel:
 
     def __call__(self, messages: list[Message]) -> str:
         """Return the text of the model's message; raises InfrastructureError."""
-        from urllib.error import HTTPError
-
         body = {
             "model": self.model,
             "messages": messages,
@@ -226,45 +224,26 @@ class EndpointChatModel:
             "seed": self._seed,
             "max_tokens": MAX_TOKENS,
         }
-        data = json.dumps(encodable_value(body), ensure_ascii=False).encode()
-        for attempt in range(ATTEMPTS):
-            last = attempt + 1 == ATTEMPTS
+        # A client a reply: users are copied and go into other processes.
+        key = os.environ.get(API_KEY, "").strip()
+        with closing(HttpClient(key=key, timeout_s=self._timeout_s, max_bytes=MAX_BYTES)) as client:
             try:
-                return _text(self._post(data))
-            except HTTPError as error:
-                if last or not (error.code in _TRANSIENT or error.code >= 500):
-                    raise InfrastructureError(f"{self.url}: HTTP {error.code}") from None
-            except OSError as error:  # refused, timed out, broken off
-                if last:
-                    raise InfrastructureError(f"{self.url}: {_why(error)}") from None
-            time.sleep(0.2 * 2.0**attempt)
-        raise AssertionError("the last attempt returns or raises")
-
-    def _post(self, data: bytes) -> bytes:
-        from urllib.request import Request, urlopen  # late: they take as long as all of ours
-
-        headers = {"Content-Type": "application/json"}
-        if key := os.environ.get(API_KEY, "").strip():
-            headers["Authorization"] = f"Bearer {key}"
-        request = Request(self.url, data=data, headers=headers)
-        with urlopen(request, timeout=self._timeout_s) as reply:
-            answer: bytes = reply.read(MAX_BYTES + 1)
-        if len(answer) > MAX_BYTES:
-            raise InfrastructureError(f"{self.url}: the answer has more than {MAX_BYTES:,} bytes")
-        return answer
+                return client.retry(
+                    lambda: _text(client.request("POST", self.url, body)),
+                    retries=RETRIES,
+                    first_wait_s=FIRST_WAIT_S,
+                )
+            except (RequestFailed, InfrastructureError) as error:
+                raise InfrastructureError(f"{self.url}: {error}") from None
 
 
-def _text(data: bytes) -> str:
+def _text(reply: Reply) -> str:
     """Return the text of an answer; "" where its message has none."""
+    if reply.status >= 300:
+        fault = f"HTTP {reply.status}"
+        raise RequestFailed(fault) if reply.is_temporary else InfrastructureError(fault)
     try:
-        message: Any = json.loads(data)["choices"][0]["message"]
-        content = message.get("content")
+        content = reply.json()["choices"][0]["message"].get("content")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        shown = data[:80].decode("utf-8", "replace")
-        raise InfrastructureError(f"no message in the answer: {shown!r}") from None
+        raise InfrastructureError(f"no message in the answer: {reply.text[:80]!r}") from None
     return content if isinstance(content, str) else ""
-
-
-def _why(error: OSError) -> str:
-    reason = getattr(error, "reason", None)
-    return str(reason or error or type(error).__name__)

@@ -5,9 +5,11 @@ nothing.
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -20,13 +22,16 @@ from stub_endpoint import endpoint, error, raw
 from test_run import MULTI, call_reply, dataset, lines, right_answer, run, said
 
 from evaluate_fctncalling import main
+from fctncalling.algorithms.vllm.client import ServerAwayError, VllmClient
+from fctncalling.envs.users.language_model_user import EndpointChatModel
 from fctncalling.evaluation.agents.agent import AgentSetupError, AgentUnavailable, ContextOverflow
 from fctncalling.evaluation.agents.endpoint import (
     EndpointAgent,
     EndpointSettings,
     is_context_overflow,
 )
-from fctncalling.evaluation.agents.http_post import Redactor
+from fctncalling.evaluation.agents.redaction import Redactor
+from fctncalling.lab.own_api import sender
 from fctncalling.lab.viewer import load_run, page_data
 
 OVERFLOW = "This model's maximum context length is 2048 tokens. However, you requested 2100 tokens."
@@ -170,21 +175,18 @@ def test_a_packed_answer_is_read() -> None:
         assert agent_at(stub.url).complete([])["content"] == "Hm."
 
 
-@pytest.mark.parametrize("place", ["headers", "body"])
-def test_an_answer_that_drips_ends_at_the_deadline(place: str) -> None:
-    """Every gap is short, so only a bound on the whole request can end it."""
+def drip(handler: Any, head: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> None:
+    """Answer byte by byte: every gap is short, so only a bound on the whole request can end it."""
+    with contextlib.suppress(OSError):
+        handler.wfile.write(head)
+        for _ in range(200):
+            handler.wfile.write(b"x")
+            time.sleep(0.05)
 
-    def drip(handler: Any) -> None:
-        head = b"HTTP/1.1 200 OK\r\nX-Slow: "
-        handler.wfile.write(head if place == "headers" else b"HTTP/1.1 200 OK\r\n\r\n")
-        try:
-            for _ in range(200):
-                handler.wfile.write(b"x")
-                time.sleep(0.05)
-        except OSError:
-            pass
 
-    with endpoint(lambda *_: drip) as stub:
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_an_answer_that_drips_ends_at_the_deadline(head: bytes) -> None:
+    with endpoint(lambda *_: partial(drip, head=head)) as stub:
         agent, started = agent_at(stub.url, timeout_s=1.0), time.monotonic()
         assert "no whole answer within 1 s" in fault_of(agent)
         assert time.monotonic() - started < 5
@@ -192,6 +194,34 @@ def test_an_answer_that_drips_ends_at_the_deadline(place: str) -> None:
         assert agent.complete([])["content"] == "Well.", (
             "the next request has a connection of its own"
         )
+
+
+def test_users_operations_and_vllm_servers_are_held_to_the_same_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sender, "TIMEOUT_S", 0.3)
+    parameters = {"a": {"name": "a", "in": "body"}}
+    origin = {"name": "x", "method": "POST", "path": "/x", "parameters": parameters}
+    with endpoint(lambda *_: drip) as stub:
+        for ask in (
+            lambda: EndpointChatModel("m", stub.url, timeout_s=0.3)([]),
+            lambda: VllmClient(stub.url, timeout_s=0.3).complete("m", [1]),
+            lambda: sender.run_call({**origin, "server": stub.url}, {"a": 1}),
+        ):
+            started = time.monotonic()
+            with pytest.raises(Exception, match=r"no whole answer within 0\.3 s"):
+                ask()
+            assert time.monotonic() - started < 5
+
+
+def test_a_client_that_is_closed_frees_those_who_wait_for_an_answer() -> None:
+    with endpoint(lambda *_: drip) as stub:
+        server = VllmClient(stub.url, timeout_s=60.0)
+        threading.Timer(0.3, server.close).start()
+        started = time.monotonic()
+        with pytest.raises(ServerAwayError):
+            server.complete("m", [1])
+        assert time.monotonic() - started < 5
 
 
 def test_keys_and_credentials_that_an_endpoint_echoes_are_nowhere(
@@ -345,9 +375,6 @@ def test_an_endpoint_that_goes_away_is_waited_for_visibly_and_then_ends_the_run(
     with endpoint(lambda *_: said("Here.")) as stub:
         agent = agent_at(stub.url, retries=3)
         agent.complete([])
-        agent.close()
-    agent._closed.clear()
-    agent._poster._of_thread.__dict__.clear()
     with pytest.raises(AgentSetupError, match=r"has not been there.*--resume"):
         agent.complete([])
     assert "trying again" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from tiny_models import CHATML, tiny_tokenizer
 
 from fctncalling.algorithms.generation.engine_api import Action
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.lab.gateway import gateway_server
 from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
 from fctncalling.lab.gateway.gateway_server import LEAST_BODY_BYTES, GatewayServer
 from fctncalling.lab.gateway.sampler import Sampler
@@ -205,6 +206,9 @@ def test_bodies_and_paths_are_bounded(gateway: RunningGateway) -> None:
         (f"Content-Length: {LEAST_BODY_BYTES + 1}", b" 413 "),  # the context is short here
         ("Content-Length: -5", b" 411 "),
         ("Transfer-Encoding: chunked", b" 411 "),
+        ("Content-Length: 5\r\nContent-Length: 5", b" 411 "),
+        ("Content-Length: 5\r\nTransfer-Encoding: chunked", b" 411 "),
+        (f"Content-Length: {'9' * 5000}", b" 413 "),
         (f"X: {'x' * 70_000}", b" 431 "),
     ):
         with socket.create_connection((host, int(port)), timeout=10) as connection:
@@ -219,6 +223,58 @@ def test_bodies_and_paths_are_bounded(gateway: RunningGateway) -> None:
     assert error_of(gateway.client(), "/v1/responses", {"input": "x"})[0] == 404
     assert error_of(gateway.client(), "/s/%2e%2e%2f/v1/completions", {"prompt": "x"})[0] == 400
     assert error_of(gateway.client(), "/s", {"id": "a" * 65})[0] == 400
+
+
+HIDDEN = b'POST /s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 14\r\n\r\n{"id": "evil"}'
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "POST /s HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example",
+        "GET /health HTTP/1.1",
+    ],
+)
+def test_a_body_is_never_taken_for_the_next_request(gateway: RunningGateway, head: str) -> None:
+    host, port = gateway.server.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(f"{head}\r\nContent-Length: {len(HIDDEN)}\r\n\r\n".encode() + HIDDEN)
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.makefile("rb").read().count(b"HTTP/1.1 ") == 1
+    assert gateway.gateway.sessions == {}
+
+
+def test_a_body_shorter_than_its_length_is_not_answered(gateway: RunningGateway) -> None:
+    host, port = gateway.server.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(b'POST /s HTTP/1.1\r\nContent-Length: 99\r\n\r\n{"id": "a"}')
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1000) == b""
+    assert gateway.gateway.sessions == {}
+
+
+def test_half_open_connections_shut_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_server, "MAX_CONNECTIONS", 4)
+    with running_gateway(Parrot(), TEMPLATE) as gateway, contextlib.ExitStack() as stack:
+        host, port = gateway.server.address.removeprefix("http://").split(":")
+        for start in [b"", b"POST /s HT", b"POST /s HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"] * 3:
+            half_open = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            half_open.sendall(start)
+        assert gateway.client("a").chat(HELLO)["message"]["content"] == "word"
+
+
+def test_a_client_that_drips_is_hung_up_on(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_server, "RECEIVE_S", 0.3)
+    host, port = gateway.server.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=0.05) as drip:
+        for _ in range(200):
+            with contextlib.suppress(TimeoutError):
+                drip.sendall(b"x")
+                if not drip.recv(9):
+                    return
+    pytest.fail("the connection stood for 10 s")
 
 
 def test_a_client_that_asks_first_sends_its_body_at_once(gateway: RunningGateway) -> None:
@@ -364,7 +420,7 @@ def test_sessions_and_connections_are_bounded(gateway: RunningGateway) -> None:
 
 def test_refused_requests_leave_no_session_behind(gateway: RunningGateway) -> None:
     client = gateway.client()
-    far_too_long = {"prompt": [1] * 100_000}
+    far_too_long = {"prompt": [1] * 3000}
     refused = [{"bad": 1}, {"messages": []}, {"prompt": [10**9]}, far_too_long]
     for number in range(60):  # more than may be open at once
         for body, kind in zip(refused, ("chat/", "chat/", "", ""), strict=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import re
 import sys
 import threading
@@ -17,10 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from fctncalling.data.http_client import BadAddress, HttpClient, Reply, RequestFailed
 from fctncalling.data.types import Message, Task
-from fctncalling.data.unsafe_text import encodable_value
 from fctncalling.envs.conversations import CONVERSATIONS, message_text, reads_as_calls
-from fctncalling.envs.errors import MissingExtra, import_extra
 from fctncalling.envs.handlers import bears_call
 from fctncalling.evaluation.agents.agent import (
     AgentSetupError,
@@ -28,14 +26,7 @@ from fctncalling.evaluation.agents.agent import (
     ContextOverflow,
     Player,
 )
-from fctncalling.evaluation.agents.http_post import (
-    BadAddress,
-    HttpPoster,
-    Redactor,
-    Reply,
-    RequestFailed,
-    without_credentials,
-)
+from fctncalling.evaluation.agents.redaction import Redactor, without_credentials
 
 
 class Endpoint(Protocol):
@@ -109,8 +100,6 @@ def is_context_overflow(status: int, text: str) -> bool:
 
 BASE_URL = "https://api.openai.com/v1"
 REFUSED = (401, 403, 404, 405)  # no repetition mends a wrong key, address or model
-TRANSIENT = (408, 409, 425, 429)
-MAX_WAIT_S = 60.0
 FIRST_RETRIES = 2  # of a request that finds nobody, before anything was ever answered
 OUTAGE_S = 10.0  # shorter ones cost an episode, never the run
 RETRY_NOTE_INTERVAL_S = 5.0  # between two notes about repetitions
@@ -134,16 +123,6 @@ class EndpointSettings:
     first_wait_s: float = 1.0  # before the first repetition, doubled for each further one
 
 
-class _AttemptFailed(Exception):
-    """One attempt failed, and a repetition may help."""
-
-    def __init__(self, message: str, *, wait_s: float = 0.0, cause: RequestFailed | None = None):
-        super().__init__(message)
-        self.wait_s = wait_s
-        self.is_unreachable = cause is not None and cause.unreachable
-        self.has_timed_out = cause is not None and cause.timed_out
-
-
 class EndpointAgent:
     """Endpoint agent: plays through chat completions, retrying temporary failures.
 
@@ -151,22 +130,15 @@ class EndpointAgent:
     """
 
     def __init__(self, settings: EndpointSettings) -> None:
-        try:
-            httpx = import_extra("httpx", "openai", "--agent openai:...")
-        except MissingExtra as error:
-            raise AgentSetupError(str(error)) from None
         self.name = settings.model
         self.settings = settings
-        self._closed = threading.Event()
         base = settings.base_url or os.environ.get("OPENAI_BASE_URL") or BASE_URL
-        url = f"{base.rstrip('/')}/chat/completions"
-        self._url = without_credentials(url)  # as it is shown
+        self._address = f"{base.rstrip('/')}/chat/completions"
+        self._url = without_credentials(self._address)  # as it is shown
         key = _key(settings.api_key_env)
-        self._redactor = Redactor(key, url)
-        headers = {"Content-Type": "application/json"}
-        headers |= {"Authorization": f"Bearer {key}"} if key else {}
+        self._redactor = Redactor(key, self._address)
         try:
-            self._poster = HttpPoster(httpx, url, headers, settings.timeout_s)
+            self._client = HttpClient(key=key, timeout_s=settings.timeout_s)
         except (OSError, ValueError) as error:  # certificates that cannot be read, say
             raise AgentSetupError(
                 f"{self._url}: {self._redactor.redact_text(str(error))}"
@@ -183,8 +155,7 @@ class EndpointAgent:
 
     def close(self) -> None:
         """Close the connections; players that wait to repeat a request give up."""
-        self._closed.set()
-        self._poster.close()
+        self._client.close()
 
     def print_once(self, text: str, about: str = "") -> None:
         """Print once in a run a note to the user."""
@@ -213,7 +184,7 @@ class EndpointAgent:
             if max_tokens is not None:
                 body["max_tokens"] = max_tokens
             try:
-                message, prompt_tokens = self._request_with_retries(_encoded(body))
+                message, prompt_tokens = self._request_with_retries(body)
             except ContextOverflow:
                 if max_tokens is None or max_tokens <= MIN_TOKENS:
                     raise
@@ -239,30 +210,27 @@ class EndpointAgent:
                 about="tools left out",
             )
 
-    def _request_with_retries(self, data: bytes) -> tuple[dict[str, Any], int | None]:
-        started, failure = time.monotonic(), _AttemptFailed("")
-        for attempt in range(self.settings.retries + 1):
-            wait_s = _wait_s(self.settings.first_wait_s, attempt, failure.wait_s) if attempt else 0
-            if attempt:
-                self._print_retry(failure, attempt, wait_s)
-            if self._closed.wait(wait_s):
-                raise AgentUnavailable(f"{self._url}: the run ended before there was an answer")
-            try:
-                return self._request_once(data)
-            except _AttemptFailed as failed:
-                failure = failed
-            gives_up = attempt >= FIRST_RETRIES or failure.has_timed_out
-            if failure.is_unreachable and self._last_answer is None and gives_up:
-                break
-        self._require_endpoint(failure, started)
-        count = self.settings.retries + 1
-        raise AgentUnavailable(
-            f"{self._url}: no answer after {count} attempts; the last: {failure}"
-        )
+    def _request_with_retries(self, body: Any) -> tuple[dict[str, Any], int | None]:
+        started, retries = time.monotonic(), self.settings.retries
+        try:
+            return self._client.retry(
+                lambda: self._request_once(body),
+                retries=retries,
+                first_wait_s=self.settings.first_wait_s,
+                on_failure=self._note_failure,
+            )
+        except RequestFailed as failure:
+            if self._client.closed.is_set():
+                fault = "the run ended before there was an answer"
+                raise AgentUnavailable(f"{self._url}: {fault}") from None
+            self._require_endpoint(failure, started)
+            raise AgentUnavailable(
+                f"{self._url}: no answer after {retries + 1} attempts; the last: {failure}"
+            ) from None
 
-    def _require_endpoint(self, failure: _AttemptFailed, started: float) -> None:
+    def _require_endpoint(self, failure: RequestFailed, started: float) -> None:
         """Raise AgentSetupError if the endpoint is unreachable; other failures end no run."""
-        if not failure.is_unreachable:
+        if not failure.unreachable:
             return
         if self._last_answer is None:
             raise AgentSetupError(
@@ -276,37 +244,42 @@ class EndpointAgent:
                 "Start it again, and go on by --resume"
             )
 
-    def _print_retry(self, failure: _AttemptFailed, attempt: int, wait_s: float) -> None:
+    def _note_failure(self, failure: RequestFailed, repetition: int, wait_s: float) -> None:
+        """Print that a request is repeated; raise the failure where nobody was ever reached."""
+        gives_up = repetition > FIRST_RETRIES or failure.timed_out
+        if failure.unreachable and self._last_answer is None and gives_up:
+            raise failure
         now = time.monotonic()
         with self._lock:
             if now - self._last_retry_note < RETRY_NOTE_INTERVAL_S:
                 return
             self._last_retry_note = now
         print(
-            f"note: {self._url}: {failure}; trying again in {wait_s:.1f} s (repetition {attempt} "
-            f"of {self.settings.retries})",
+            f"note: {self._url}: {failure}; trying again in {wait_s:.1f} s (repetition "
+            f"{repetition} of {self.settings.retries})",
             file=sys.stderr,
         )
 
-    def _request_once(self, data: bytes) -> tuple[dict[str, Any], int | None]:
+    def _request_once(self, body: Any) -> tuple[dict[str, Any], int | None]:
         """Return the message of one attempt, and the prompt's tokens where they are told.
 
-        Raises _AttemptFailed where another may help.
+        Raises RequestFailed where another may help.
         """
         try:
-            reply = self._poster.post(data)
+            reply = self._client.request("POST", self._address, body)
         except BadAddress as error:
             message = self._redactor.redact_text(str(error))
             raise AgentSetupError(f"--base_url: {self._url}: {message}") from None
         except RequestFailed as error:
             if not error.unreachable:
                 self._last_answer = time.monotonic()
-            raise _AttemptFailed(self._redactor.redact_text(str(error)), cause=error) from None
+            error.args = (self._redactor.redact_text(str(error)),)
+            raise
         self._last_answer = time.monotonic()
         return self._message(reply)
 
     def _message(self, reply: Reply) -> tuple[dict[str, Any], int | None]:
-        text = self._redactor.redact_text(reply.data.decode("utf-8", "replace"))
+        text = self._redactor.redact_text(reply.text)
         message = f"HTTP {reply.status}: {text[:300]}"
         if reply.status in REFUSED:
             raise AgentSetupError(
@@ -315,12 +288,12 @@ class EndpointAgent:
             )
         if reply.status >= 300 and is_context_overflow(reply.status, text):
             raise ContextOverflow(message)
-        if reply.status in TRANSIENT or reply.status >= 500:
-            raise _AttemptFailed(message, wait_s=_seconds(reply.headers.get("retry-after")))
+        if reply.is_temporary:
+            raise RequestFailed(message, wait_s=_seconds(reply.headers.get("retry-after")))
         if reply.status >= 300:
             raise AgentUnavailable(f"{self._url}: {message}")
         try:
-            answer = json.loads(reply.data)
+            answer = reply.json()
             if "choices" not in answer and "error" in answer and is_context_overflow(200, text):
                 raise ContextOverflow(message)  # some gateways answer 200 whatever happened
             choice = answer["choices"][0]
@@ -332,7 +305,7 @@ class EndpointAgent:
             return said, _prompt_tokens(answer)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             why = f" ({error})" if isinstance(error, _MalformedMessage) else ""
-            raise _AttemptFailed(f"no message in the answer{why}: {text[:300]}") from None
+            raise RequestFailed(f"no message in the answer{why}: {text[:300]}") from None
 
 
 def _prompt_tokens(answer: Mapping[str, Any]) -> int | None:
@@ -391,11 +364,6 @@ def _validated_message(message: Any) -> dict[str, Any]:
     return message
 
 
-def _encoded(body: Mapping[str, Any]) -> bytes:
-    """Return JSON in UTF-8; surrogates, which UTF-8 cannot say, are joined or replaced."""
-    return json.dumps(encodable_value(body), ensure_ascii=False).encode()
-
-
 def _key(variable: str) -> str:
     key = os.environ.get(variable, "").strip()
     if not key.isascii() or not key.isprintable():
@@ -403,12 +371,6 @@ def _key(variable: str) -> str:
             f"{variable}: the key cannot be sent as a header: expected printable ASCII in one line"
         )
     return key
-
-
-def _wait_s(first_s: float, attempt: int, retry_after_s: float) -> float:
-    """Return the longer of Retry-After and exponential backoff, with jitter to spread threads."""
-    grown_s: float = first_s * 2.0 ** (attempt - 1) * random.uniform(0.75, 1.25)
-    return min(MAX_WAIT_S, max(retry_after_s, grown_s))
 
 
 def _seconds(text: str | None) -> float:

@@ -40,15 +40,20 @@ MAX_BODY_BYTES = 8 << 20
 LEAST_BODY_BYTES = 1 << 20  # that are read however short the context is
 BYTES_A_TOKEN = 256  # of the context, beyond which a body is not read
 MAX_CONNECTIONS = 512
-IDLE_CONNECTION_S = 120.0  # that a client may say nothing on an open connection
+RECEIVE_S = 120.0  # from a connection, or the answer before, until a request is whole
 LINGER_S = 2.0  # that a client may go on sending what is refused
 SESSION_HEADER = "X-Session"
+_REQUESTS = {"/v1/chat/completions": chat_request, "/v1/completions": text_request}
 _PATH = re.compile(r"(?:/s/(?P<session>[^/]+))?(?P<rest>/.*)?")
 _CHUNKED = object()  # end of a stream's tokens
 
 
 class GatewayServer(ThreadingHTTPServer):
-    """One thread a connection, at most MAX_CONNECTIONS; `address` is where agents reach it."""
+    """One thread a connection, at most MAX_CONNECTIONS; `address` is where agents reach it.
+
+    Half-open connections shut nobody out: each has RECEIVE_S for its request, and where there are
+    too many the one that has taken longest makes room.
+    """
 
     daemon_threads = True
     request_queue_size = 128
@@ -64,6 +69,7 @@ class GatewayServer(ThreadingHTTPServer):
         context = BYTES_A_TOKEN * gateway.settings.max_episode_tokens
         self.max_body_bytes = min(MAX_BODY_BYTES, max(LEAST_BODY_BYTES, context))
         self._connections = threading.Semaphore(MAX_CONNECTIONS)
+        self.receiving: dict[Any, float] = {}  # connections without a whole request, and until when
         super().__init__((host, port), GatewayHandler)
 
     @property
@@ -73,8 +79,12 @@ class GatewayServer(ThreadingHTTPServer):
         return f"http://{host if isinstance(host, str) else host.decode()}:{port}"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle a connection in a thread; refuse it where there are too many."""
-        if not self._connections.acquire(blocking=False):
+        """Handle a connection in a thread; refuse it where there are too many with requests."""
+        has_room = self._connections.acquire(blocking=False)
+        if not has_room and (oldest := next(iter(self.receiving), None)) is not None:
+            self._hang_up(oldest)
+            has_room = self._connections.acquire(timeout=1.0)
+        if not has_room:
             with contextlib.suppress(OSError):
                 request.sendall(
                     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
@@ -89,7 +99,20 @@ class GatewayServer(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.receiving.pop(request, None)
             self._connections.release()
+
+    def service_actions(self) -> None:
+        """Hang up on clients that take too long to say their request."""
+        while (oldest := next(iter(self.receiving.items()), None)) is not None:
+            if time.monotonic() < oldest[1]:
+                return
+            self._hang_up(oldest[0])
+
+    def _hang_up(self, connection: Any) -> None:
+        self.receiving.pop(connection, None)
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a client that hangs up is no fault of ours."""
@@ -99,13 +122,19 @@ class GatewayHandler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
-    timeout = IDLE_CONNECTION_S
+    timeout = RECEIVE_S
     disable_nagle_algorithm = True
     wbufsize = -1  # headers and body in one packet
+    _has_unread_body = False  # which would be read as the next request: the connection ends
 
     @property
     def _owner(self) -> GatewayServer:
         return cast(GatewayServer, self.server)
+
+    def handle_one_request(self) -> None:
+        """Receive a request and answer it."""
+        self._owner.receiving[self.connection] = time.monotonic() + RECEIVE_S
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         """Answer a GET."""
@@ -131,9 +160,13 @@ class GatewayHandler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def _answered(self, answer: Any) -> None:
+        told = [self.headers.get(name, "0") for name in ("Content-Length", "Transfer-Encoding")]
+        self._has_unread_body = told != ["0", "0"]
         try:
             self._require_own_host()
-            answer()
+            body = self._body() if self.command == "POST" else {}
+            self._owner.receiving.pop(self.connection, None)
+            answer(body)
         except GatewayError as error:
             self._send(error.status, error.body())
         except (ConnectionError, TimeoutError):  # the client is gone
@@ -141,7 +174,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
         except Exception as error:  # a fault of ours costs a request, never the server
             self._send(500, GatewayError(500, f"{type(error).__name__}: {error}").body())
 
-    def _get(self) -> None:
+    def _get(self, _: dict[str, Any]) -> None:
         session_id, rest = self._route()
         if rest == "/v1/models":
             self._send(200, models_answer(self._owner.gateway.settings.model))
@@ -162,31 +195,26 @@ class GatewayHandler(BaseHTTPRequestHandler):
         key, report = self._owner.gateway.ended.get(session_id, ("", None))
         return report if secrets.compare_digest(key.encode(), self._key().encode()) else None
 
-    def _post(self) -> None:
-        body = self._body()
+    def _post(self, body: dict[str, Any]) -> None:
         session_id, rest = self._route()
         gateway = self._owner.gateway
-        if rest == "/v1/chat/completions":
-            request = chat_request(body)  # a session begins with a request that can be read
+        if read := _REQUESTS.get(rest):
+            request = read(body)  # a session begins with a request that can be read
             self._complete(gateway.session(session_id, self._key()), request)
-        elif rest == "/v1/completions":
-            request = text_request(body)
-            self._complete(gateway.session(session_id, self._key()), request)
-        elif rest == "/reward" and self._has_session():
-            session = gateway.session(session_id, self._key(), opens=False)
-            self._success(session, body)
-            gateway.reward(session, body.get("reward"))
-            ends = body.get("end") is True
-            report = gateway.end(session) if ends else session.report()
-            self._send(200, report)
         elif rest == "/end" and self._has_session() and self._ended_report(session_id):
             self._report(session_id)  # asked once more: nothing changes
-        elif rest == "/end" and self._has_session():
+        elif rest in ("/reward", "/end") and self._has_session():
             session = gateway.session(session_id, self._key(), opens=False)
-            self._success(session, body)
-            if body.get("reward") is not None:
-                gateway.reward(session, body["reward"])
-            self._send(200, gateway.end(session, str(body.get("invalid") or "")[:500]))
+            if isinstance(body.get("success"), bool):  # what else nobody knows
+                session.success = body["success"]
+            if rest == "/reward" or body.get("reward") is not None:
+                gateway.reward(session, body.get("reward"))
+            if rest == "/end":
+                self._send(200, gateway.end(session, str(body.get("invalid") or "")[:500]))
+            else:
+                self._send(
+                    200, gateway.end(session) if body.get("end") is True else session.report()
+                )
         elif self.path == "/s":
             self._open(body)
         else:
@@ -208,12 +236,6 @@ class GatewayHandler(BaseHTTPRequestHandler):
         )
         base_url = f"{self._owner.address}/s/{session.id}/v1"
         self._send(200, {"session": session.id, "key": own_key, "base_url": base_url})
-
-    @staticmethod
-    def _success(session: GatewaySession, body: dict[str, Any]) -> None:
-        """Take what the agent says of success, which else nobody knows."""
-        if isinstance(body.get("success"), bool):
-            session.success = body["success"]
 
     def _complete(self, session: GatewaySession, request: CompletionRequest) -> None:
         gateway = self._owner.gateway
@@ -285,14 +307,13 @@ class GatewayHandler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
-        unread = status in (411, 413)
-        if unread or self.close_connection:
+        if self._has_unread_body or self.close_connection:
             self.send_header("Connection", "close")
             self.close_connection = True
         self.end_headers()
         self.wfile.write(data)
         self.wfile.flush()
-        if unread:
+        if self._has_unread_body:
             self._discard()
 
     def _discard(self) -> None:
@@ -304,17 +325,22 @@ class GatewayHandler(BaseHTTPRequestHandler):
             pass
 
     def _body(self) -> dict[str, Any]:
-        """Return the JSON object that was sent; its length must be told, and bounded."""
-        told = self.headers.get("Content-Length")
-        if told is None or not told.isdecimal():
-            raise GatewayError(411, "Content-Length: expected a number of bytes")
-        if int(told) > (limit := self._owner.max_body_bytes):
+        """Return the JSON object that was sent; its length must be told once, and bounded."""
+        told = self.headers.get_all("Content-Length", [])
+        if len(told) != 1 or not told[0].isdecimal() or "Transfer-Encoding" in self.headers:
+            expected = "expected one number of bytes, and no Transfer-Encoding"
+            raise GatewayError(411, f"Content-Length: {expected}")
+        limit = self._owner.max_body_bytes
+        if len(told[0]) > 18 or int(told[0]) > limit:
             raise GatewayError(
                 413,
-                f"the body has {told} bytes, of which at most {limit} are read: shorten it, or "
-                "raise --max_episode_tokens",
+                f"the body has {told[0]:.40} bytes, of which at most {limit} are read: shorten "
+                "it, or raise --max_episode_tokens",
             )
-        data = self.rfile.read(int(told))
+        data = self.rfile.read(int(told[0]))
+        if len(data) < int(told[0]):
+            raise ConnectionError("the client hung up within its body")
+        self._has_unread_body = False
         try:
             body = encodable_value(json.loads(data or b"{}"))
         except (ValueError, RecursionError) as error:

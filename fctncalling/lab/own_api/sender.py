@@ -10,13 +10,13 @@ import base64
 import json
 import os
 import secrets
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+from fctncalling.data.http_client import HttpClient, RequestFailed
 from fctncalling.envs.named_tools import add_working_folder_to_path, import_object
 from fctncalling.lab.mcp_client import McpServer
 
@@ -77,11 +77,20 @@ def _instance(target: str) -> Any:
     return import_object(target)()
 
 
+class OperationRequest(NamedTuple):
+    """HTTP request of an operation."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    data: bytes | None
+
+
 def http_request(
     origin: Mapping[str, Any],
     arguments: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
-) -> urllib.request.Request:
+) -> OperationRequest:
     """Return the request of an operation; SendError where it cannot be made.
 
     `environment` has the keys; without one their names stand in their places.
@@ -114,7 +123,7 @@ def http_request(
     if not str(server).startswith(("http://", "https://")):
         raise SendError(f"{origin['name']}: server {server!r}: set API_URL to an http(s) address")
     address = f"{server.rstrip('/')}{path}" + (f"?{urlencode(query)}" if query else "")
-    return urllib.request.Request(address, data, headers, method=origin["method"])
+    return OperationRequest(str(origin["method"]), address, headers, data)
 
 
 def _add_keys(
@@ -228,28 +237,22 @@ def _body(origin: Mapping[str, Any], value: Any) -> tuple[str, bytes]:
     raise SendError(f"{origin['name']}: a body of {kind}: send it yourself")
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is an answer: keys go to no other host."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
-
-
-def _answer(request: urllib.request.Request) -> str:
-    try:
-        opener = urllib.request.build_opener(_NoRedirect)
-        with opener.open(request, timeout=TIMEOUT_S) as answer:
-            return str(answer.read(MAX_ANSWER).decode("utf-8", "replace"))
-    except urllib.error.HTTPError as error:
-        return f"HTTP {error.code}: {error.read(MAX_ANSWER).decode('utf-8', 'replace')}"
-    except (OSError, ValueError) as error:
-        raise SendError(f"{request.method} {request.full_url}: {error}") from None
+def _answer(request: OperationRequest) -> str:
+    """Return the text of an answer; a redirect is one, too: keys go to no other host."""
+    method, url, headers, data = request
+    client = HttpClient(headers=headers, timeout_s=TIMEOUT_S, max_bytes=MAX_ANSWER)
+    with closing(client):
+        try:
+            reply = client.request(method, url, data)
+        except RequestFailed as error:
+            raise SendError(f"{method} {url}: {error}") from None
+    return reply.text if reply.status < 300 else f"HTTP {reply.status}: {reply.text}"
 
 
-def _shown(request: urllib.request.Request) -> str:
+def _shown(request: OperationRequest) -> str:
     """Return a request as it would be sent, a line a header."""
-    lines = [f"{request.method} {request.full_url}"]
-    lines += [f"{name}: {value}" for name, value in request.header_items()]
-    if isinstance(request.data, bytes):
+    lines = [f"{request.method} {request.url}"]
+    lines += [f"{name}: {value}" for name, value in request.headers.items()]
+    if request.data is not None:
         lines.append(request.data.decode("utf-8", "replace"))
     return "\n".join(lines)

@@ -143,12 +143,7 @@ class VllmRollout(LocalRollout):
 def connect_vllm(run_config: RunConfig, rank: int = 0) -> VllmServers:
     """Connect to the servers of --vllm_url; SettingError if none answers."""
     urls = str(run_config.vllm_url).split(",")
-    try:
-        servers = VllmServers(urls, patience_s=run_config.vllm_patience_s, offset=rank)
-    except ImportError:
-        raise SettingError(
-            "--rollout_engine vllm needs the library httpx: pip install 'fctncalling[vllm]'"
-        ) from None
+    servers = VllmServers(urls, patience_s=run_config.vllm_patience_s, offset=rank)
     try:
         servers.connect()
     except (EngineError, KeyError, TypeError, ValueError) as error:
