@@ -271,7 +271,7 @@ class Experience(NamedTuple):
         progress = None if self.progress is None else self.progress[indices]
         return batch._replace(role=self.role_of_row(rows[0]), progress=progress), indices
 
-    def token_indices(self, rows: Sequence[int]) -> Tensor:
+    def token_indices(self, rows: Iterable[int]) -> Tensor:
         """Return the indices of the acted tokens of rows among all acted tokens."""
         indices = [torch.arange(int(self.starts[row]), int(self.starts[row + 1])) for row in rows]
         return torch.cat(indices).to(self.tokens.rewards.device)

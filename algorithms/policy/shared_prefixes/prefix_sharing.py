@@ -10,6 +10,7 @@ its own forward, with a 4-D attention mask and position ids; whether it takes th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,29 +67,44 @@ class PrefixSharing(NamedTuple):
         return build_tree(rows, min_root_share=MIN_ROOT_SHARE)
 
     def microbatches(
-        self, rows: Sequence[Ids], *, max_tokens: int, num_parts: int = 1
+        self,
+        rows: Sequence[Ids],
+        *,
+        max_tokens: int,
+        num_parts: int = 1,
+        groups: Sequence[int] | None = None,
     ) -> list[list[int]]:
         """Return microbatches of rows that share prefixes, as row indices.
 
-        Each holds at most max_tokens tokens of its tree (a longer row forms one by itself), and at
-        most a num_parts-th of all. It ends, within its last half, where the next row has least in
-        common with it.
+        Each holds at most max_tokens tokens of its tree (a longer row forms one by itself). It
+        ends, within its last half, where the next row has least in common with it. num_parts: cut
+        the rows first into so many parts of equal size; where there are enough groups (of each row,
+        default: one of its own) no part ends within one, as it would be read twice.
         """
         order = sorted(range(len(rows)), key=lambda row: rows[row].tobytes())
         common = common_prefix_with_previous([rows[row] for row in order])
         new = [len(rows[row]) - shared for row, shared in zip(order, common, strict=True)]
-        limit = min(max_tokens, -(-sum(new) // num_parts))
-        groups, start = list[list[int]](), 0
-        while start < len(order):
-            size, end, middle = len(rows[order[start]]), start + 1, start + 1
-            while end < len(order) and size + new[end] <= limit:
-                size, end = size + new[end], end + 1
-                middle = end if size <= limit // 2 else middle
-            if end < len(order):
-                end = min(range(end, middle - 1, -1), key=lambda row: common[row])
-            groups.append(order[start:end])
-            start = end
-        return groups
+        begins = [
+            place
+            for place in range(len(order))
+            if not place or groups is None or groups[order[place]] != groups[order[place - 1]]
+        ]
+        if len(begins) < num_parts:
+            begins = list(range(len(order)))
+        sizes = [sum(new[start:end]) for start, end in pairwise([*begins, len(order)])]
+        bounds = [[*begins, len(order)][run] for run in equal_runs(sizes, num_parts)]
+        passes = list[list[int]]()
+        for start, last in pairwise(bounds):
+            while start < last:
+                size, end, middle = len(rows[order[start]]), start + 1, start + 1
+                while end < last and size + new[end] <= max_tokens:
+                    size, end = size + new[end], end + 1
+                    middle = end if size <= max_tokens // 2 else middle
+                if end < last:
+                    end = min(range(end, middle - 1, -1), key=lambda row: common[row])
+                passes.append(order[start:end])
+                start = end
+        return passes
 
     def may_save_tokens(self, rows: Sequence[Ids], longest: int) -> bool:
         """Whether sharing may save enough tokens of the rows; a quick check.
@@ -132,6 +148,29 @@ class PrefixSharing(NamedTuple):
 
     def _cost(self, tokens: int, pairs: float, calls: int) -> float:
         return tokens + (pairs * self.pair_flops + calls * CALL_FLOPS) / self.layer_flops
+
+
+def equal_runs(sizes: Sequence[int], count: int) -> list[int]:
+    """Return the bounds of at most `count` runs of neighbours, the largest as small as can be."""
+    low, high = max(sizes, default=0), sum(sizes)
+    while low < high:
+        limit = (low + high) // 2
+        if len(_filled_runs(sizes, limit)) <= count + 1:
+            high = limit
+        else:
+            low = limit + 1
+    return _filled_runs(sizes, low)
+
+
+def _filled_runs(sizes: Sequence[int], limit: int) -> list[int]:
+    """Return the bounds of runs that are filled up to a limit, one after another."""
+    bounds, filled = [0], 0
+    for index, size in enumerate(sizes):
+        if filled + size > limit:
+            bounds.append(index)
+            filled = 0
+        filled += size
+    return [*bounds, len(sizes)]
 
 
 def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
