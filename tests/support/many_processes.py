@@ -38,12 +38,13 @@ def long_episodes(number: int) -> list[EpisodeRecord]:
     ]
 
 
-def peak_growth(work: Any) -> tuple[Any, float]:
-    """Return what work() returns, and by how many MB the process grew for it at most."""
+def _growth_of_a_broadcast(processes: ProcessGroup) -> float:
+    """Return by how many MB at most this process grew when the first sent long episodes to all."""
+    own = long_episodes(GROUPS * GROUP_SIZE) if processes.is_first else []
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = _status("VmRSS")
-    result = work()
-    return result, (_status("VmHWM") - before) / 1024
+    assert len(processes.broadcast(own)) == GROUPS * GROUP_SIZE
+    return (_status("VmHWM") - before) / 1024
 
 
 def _status(name: str) -> int:
@@ -58,10 +59,7 @@ def work(rank: int, count: int, folder: Path, loaded: Any) -> None:
         "gloo", init_method=f"file://{folder}/meeting_{count}", rank=rank, world_size=count
     )
     processes = ProcessGroup(rank, count)
-    own = long_episodes(GROUPS * GROUP_SIZE) if processes.is_first else []
-    sent, growth = peak_growth(lambda: processes.broadcast(own))
-    assert len(sent) == GROUPS * GROUP_SIZE
-    del own, sent
+    growth = _growth_of_a_broadcast(processes)
     tasks = tuple(task.id for task in setup.candidates[:GROUPS] for _ in range(GROUP_SIZE))
     rollout = LocalRollout(config, policy, template, setup.make_env, processes)
     played = rollout.play(
