@@ -121,12 +121,18 @@ def adamw(
 ) -> torch.optim.AdamW:
     """Return AdamW over the parameters; weight decay applies to matrices only."""
     by_decay: dict[float, list[torch.nn.Parameter]] = {config.weight_decay: [], 0.0: []}
+    fused = None  # on a CPU it rounds otherwise than runs did so far; of shards it is not measured
     for weight in parameters:
         by_decay[config.weight_decay if weight.dim() > 1 else 0.0].append(weight)
+        fused = (weight.is_cuda and not hasattr(weight, "full_tensor")) or None
     groups = [{"params": params, "weight_decay": decay} for decay, params in by_decay.items()]
     betas = (config.adam_beta1, config.adam_beta2)
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]], lr=lr, betas=betas, eps=config.adam_eps
+        [group for group in groups if group["params"]],
+        lr=lr,
+        betas=betas,
+        eps=config.adam_eps,
+        fused=fused,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +32,7 @@ from fctncalling.algorithms.policy.shared_prefixes import (
     tree_attention,
     tree_states_at,
 )
-from fctncalling.algorithms.policy.shared_prefixes.prefix_sharing import runs_by_segment
+from fctncalling.algorithms.policy.shared_prefixes.prefix_sharing import equal_runs, runs_by_segment
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import Ids, build_tree
 from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
 from fctncalling.algorithms.ppo import (
@@ -97,6 +98,39 @@ def test_microbatches_hold_every_row_once_and_keep_their_budget(
     assert sorted(itertools.chain.from_iterable(groups)) == list(range(len(rows)))
     for group in groups:
         assert len(group) == 1 or len(build_tree([rows[row] for row in group]).ids) <= max_tokens
+
+
+@pytest.mark.parametrize("num_parts", [2, 4, 8])
+def test_parts_of_an_update_are_equal_runs_of_whole_groups(num_parts: int) -> None:
+    sharing = PrefixSharing(layer_flops=10**9, pair_flops=1, by_segment=True, max_row=None)
+    rows = [np.array([1, 9, group, *range(50), row]) for row in range(4) for group in range(32)]
+    groups = [row % 32 for row in range(128)]
+    passes = sharing.microbatches(rows, max_tokens=10**6, num_parts=num_parts, groups=groups)
+    assert [len(part) for part in passes] == [128 // num_parts] * num_parts
+    assert all(len({groups[row] for row in part}) == 32 // num_parts for part in passes)
+    few = sharing.microbatches(rows[:4], max_tokens=10**6, num_parts=num_parts, groups=[0] * 4)
+    assert len(few) == min(4, num_parts)  # one group alone is torn, or processes would wait
+
+
+@examples(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.integers(1, 5))
+def test_no_runs_have_a_smaller_largest_one(sizes: list[int], count: int) -> None:
+    def largest(bounds: Sequence[int]) -> int:
+        return max(sum(sizes[start:end]) for start, end in itertools.pairwise(bounds))
+
+    bounds = equal_runs(sizes, count)
+    cuts = itertools.combinations_with_replacement(range(len(sizes) + 1), count - 1)
+    assert bounds == sorted(bounds)
+    assert len(bounds) <= count + 1
+    assert largest(bounds) == min(largest([0, *inner, len(sizes)]) for inner in cuts)
+
+
+def test_a_tree_whose_mask_costs_more_than_it_saves_is_left_out() -> None:
+    sharing = PrefixSharing(layer_flops=10**6, pair_flops=500, by_segment=False, max_row=None)
+    rows = [np.arange(600), np.array([*range(400), *range(600, 800)])]
+    assert sharing.saves_tokens(rows, [[0, 1]], [[0, 1]])
+    dear = sharing._replace(mask_price=4.0)
+    assert not dear.saves_tokens(rows, [[0, 1]], [[0, 1]])
 
 
 def model_of(kind: str, **changes: Any) -> Any:

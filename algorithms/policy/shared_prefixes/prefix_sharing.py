@@ -49,6 +49,7 @@ HALF_TOLERANCE = 0.05
 KeysAndValues = tuple[Tensor, Tensor]
 MAX_COST = 0.9  # of the cost of separate rows; nearer to it the estimate could be wrong
 CALL_FLOPS = 4e6  # an attention call of a layer takes as long as so many operations of a product
+MASK_PRICE_ON_GPU = 4.0  # a mask keeps flash attention away; an estimate, which no GPU has measured
 MIN_ROOT_SHARE = 0.5  # a mask over a whole tree costs its square: rows with less in common stay out
 
 
@@ -59,6 +60,7 @@ class PrefixSharing(NamedTuple):
     pair_flops: int  # of attention for a pair of query and key
     by_segment: bool  # without a mask over whole trees
     max_row: int | None  # tokens; in a longer row a sliding window would hide tokens; None: any
+    mask_price: float = 1.0  # of attention with a mask over a tree, for one without
 
     def build_tree(self, rows: Sequence[Ids]) -> PrefixTree:
         """Build the prefix tree of rows, as this model's passes take it."""
@@ -144,7 +146,7 @@ class PrefixSharing(NamedTuple):
             return self._cost(tokens, tokens + positions, tokens // BLOCK + len(tree.segments))
         sizes = [end - start for start, end in tree.tree_spans()]
         padded = len(sizes) * max(sizes)
-        return self._cost(padded, padded * max(sizes), 1)
+        return self._cost(padded, self.mask_price * padded * max(sizes), 1)
 
     def _cost(self, tokens: int, pairs: float, calls: int) -> float:
         return tokens + (pairs * self.pair_flops + calls * CALL_FLOPS) / self.layer_flops
@@ -187,6 +189,7 @@ def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
         pair_flops=4 * int(getattr(config, "hidden_size", 1)),
         by_segment=by_segment,
         max_row=_window(config),
+        mask_price=MASK_PRICE_ON_GPU if next(model.parameters()).is_cuda else 1.0,
     )
 
 
