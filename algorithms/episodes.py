@@ -70,7 +70,7 @@ class TokenRecord:
     @property
     def num_acted(self) -> int:
         """Number of acted tokens, those that the policy sampled."""
-        return sum(self.acted)
+        return self.acted.count(True)
 
 
 @dataclass

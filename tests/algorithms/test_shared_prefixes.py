@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +31,7 @@ from fctncalling.algorithms.policy.shared_prefixes import (
     tree_attention,
     tree_states_at,
 )
-from fctncalling.algorithms.policy.shared_prefixes.prefix_sharing import equal_runs, runs_by_segment
+from fctncalling.algorithms.policy.shared_prefixes.prefix_sharing import runs_by_segment
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import Ids, build_tree
 from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
 from fctncalling.algorithms.ppo import (
@@ -110,19 +109,6 @@ def test_parts_of_an_update_are_equal_runs_of_whole_groups(num_parts: int) -> No
     assert all(len({groups[row] for row in part}) == 32 // num_parts for part in passes)
     few = sharing.microbatches(rows[:4], max_tokens=10**6, num_parts=num_parts, groups=[0] * 4)
     assert len(few) == min(4, num_parts)  # one group alone is torn, or processes would wait
-
-
-@examples(max_examples=50, deadline=None)
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.integers(1, 5))
-def test_no_runs_have_a_smaller_largest_one(sizes: list[int], count: int) -> None:
-    def largest(bounds: Sequence[int]) -> int:
-        return max(sum(sizes[start:end]) for start, end in itertools.pairwise(bounds))
-
-    bounds = equal_runs(sizes, count)
-    cuts = itertools.combinations_with_replacement(range(len(sizes) + 1), count - 1)
-    assert bounds == sorted(bounds)
-    assert len(bounds) <= count + 1
-    assert largest(bounds) == min(largest([0, *inner, len(sizes)]) for inner in cuts)
 
 
 def test_a_tree_whose_mask_costs_more_than_it_saves_is_left_out() -> None:

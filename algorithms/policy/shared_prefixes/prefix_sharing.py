@@ -86,15 +86,16 @@ class PrefixSharing(NamedTuple):
         order = sorted(range(len(rows)), key=lambda row: rows[row].tobytes())
         common = common_prefix_with_previous([rows[row] for row in order])
         new = [len(rows[row]) - shared for row, shared in zip(order, common, strict=True)]
-        begins = [
+        ends = [
             place
-            for place in range(len(order))
-            if not place or groups is None or groups[order[place]] != groups[order[place - 1]]
+            for place in range(1, len(order) + 1)
+            if place == len(order) or not groups or groups[order[place]] != groups[order[place - 1]]
         ]
-        if len(begins) < num_parts:
-            begins = list(range(len(order)))
-        sizes = [sum(new[start:end]) for start, end in pairwise([*begins, len(order)])]
-        bounds = [[*begins, len(order)][run] for run in equal_runs(sizes, num_parts)]
+        ends = ends if len(ends) >= num_parts else list(range(1, len(order) + 1))
+        read = np.cumsum([0, *new])
+        wanted = read[-1] * np.arange(1, num_parts) / num_parts
+        cuts = np.abs(read[ends][:, None] - wanted).argmin(0)
+        bounds = [0, *(ends[cut] for cut in cuts), len(order)]
         passes = list[list[int]]()
         for start, last in pairwise(bounds):
             while start < last:
@@ -150,29 +151,6 @@ class PrefixSharing(NamedTuple):
 
     def _cost(self, tokens: int, pairs: float, calls: int) -> float:
         return tokens + (pairs * self.pair_flops + calls * CALL_FLOPS) / self.layer_flops
-
-
-def equal_runs(sizes: Sequence[int], count: int) -> list[int]:
-    """Return the bounds of at most `count` runs of neighbours, the largest as small as can be."""
-    low, high = max(sizes, default=0), sum(sizes)
-    while low < high:
-        limit = (low + high) // 2
-        if len(_filled_runs(sizes, limit)) <= count + 1:
-            high = limit
-        else:
-            low = limit + 1
-    return _filled_runs(sizes, low)
-
-
-def _filled_runs(sizes: Sequence[int], limit: int) -> list[int]:
-    """Return the bounds of runs that are filled up to a limit, one after another."""
-    bounds, filled = [0], 0
-    for index, size in enumerate(sizes):
-        if filled + size > limit:
-            bounds.append(index)
-            filled = 0
-        filled += size
-    return [*bounds, len(sizes)]
 
 
 def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
