@@ -142,9 +142,10 @@ def simulate(costs: TokenCosts) -> None:
     for count, number in SIMULATED.items():
         tokens = number * EPISODE_TOKENS
         moved = tokens * costs.travelling / NETWORK + 2 * count * LATENCY_S
+        gpus = GPU_SECONDS * number / count
         print(
-            f"{count} processes, {number} episodes, derived: GPUs {GPU_SECONDS * number / count:.0f}"
-            f" s an update; in each process episodes arrive in {moved:.2f} s, are unpacked in "
+            f"{count} processes, {number} episodes, derived: GPUs {gpus:.0f} s an update; in each "
+            f"process episodes arrive in {moved:.2f} s, are unpacked in "
             f"{tokens * costs.unpacked:.1f} s, laid out in {tokens * costs.laid_out:.1f} s, and "
             f"hold {tokens * costs.held / 1e9:.2f} GB"
         )
