@@ -136,6 +136,8 @@ class ProcessGroup:
 
     def sum(self, number: float) -> float:
         """Sum a number over all processes."""
+        if self.count == 1:
+            return number
         total = torch.tensor(number, dtype=torch.float64, device=self.device)
         self.all_reduce(total)
         return float(total)
