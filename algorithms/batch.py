@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain, compress
 from typing import NamedTuple
 
 import numpy as np
@@ -86,15 +87,12 @@ def acted_tokens(
     rows = [(index, row) for index, episode in enumerate(episodes) for row in episode.rows]
     for _, row in rows:
         check_token_record(row)
-    acted = np.concatenate(
-        [np.asarray(row.acted, dtype=bool) for _, row in rows] or [np.zeros(0, dtype=bool)]
-    )
 
     def flat(field_name: str, dtype: torch.dtype) -> Tensor:
-        values = np.asarray([value for _, row in rows for value in getattr(row, field_name)])[acted]
-        return torch.from_numpy(values).to(device=device, dtype=dtype)
+        values = [*chain(*(compress(getattr(row, field_name), row.acted) for _, row in rows))]
+        return torch.tensor(values, dtype=dtype, device=device)
 
-    per_row = np.asarray([sum(row.acted) for _, row in rows], dtype=np.int64)
+    per_row = np.asarray([row.num_acted for _, row in rows], dtype=np.int64)
     row_of_token = torch.from_numpy(np.repeat(np.arange(len(rows)), per_row)).to(device)
     episode_of_row = torch.tensor([index for index, _ in rows], dtype=torch.int64, device=device)
     ends_action = flat("ends_action", torch.bool)
@@ -271,7 +269,7 @@ class Experience(NamedTuple):
         progress = None if self.progress is None else self.progress[indices]
         return batch._replace(role=self.role_of_row(rows[0]), progress=progress), indices
 
-    def token_indices(self, rows: Sequence[int]) -> Tensor:
+    def token_indices(self, rows: Iterable[int]) -> Tensor:
         """Return the indices of the acted tokens of rows among all acted tokens."""
         indices = [torch.arange(int(self.starts[row]), int(self.starts[row + 1])) for row in rows]
         return torch.cat(indices).to(self.tokens.rewards.device)
@@ -293,7 +291,7 @@ def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) ->
         )
     tokens = acted_tokens(usable, device=device)
     rows = [row for episode in usable for row in _acted_rows(episode)]
-    starts = torch.tensor([0, *(sum(row.acted) for row in rows)]).cumsum(0)
+    starts = torch.tensor([0, *(row.num_acted for row in rows)]).cumsum(0)
     return Experience(
         episodes=usable,
         rows=rows,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -15,6 +17,7 @@ from fctncalling.data.types import Episode, StepRecord
 
 FIELDS = ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
 """Lists of a token record, with one entry a token."""
+OF_ACTED = ("rollout_logprobs", "rewards")  # of them, those that are 0.0 where nothing was acted
 CLARIFY = "clarify"  # what the categories of questioning tasks begin with
 Place = tuple[int, int, bool]
 """Turn, calls of the truth still to come, whether the episode is on the truth's path."""
@@ -46,10 +49,28 @@ class TokenRecord:
     joint: RowArrays | None = None
     version: int | None = None  # of the weights that sampled it; None: those of its round
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields as pickle and other processes take them, some 8 bytes a token."""
+        packed = {"ids": array("i", self.ids)}
+        packed |= {name: bytes(getattr(self, name)) for name in ("acted", "ends_action")}
+        for name in OF_ACTED:
+            packed[name] = array("d", itertools.compress(getattr(self, name), self.acted))
+        return self.__dict__ | packed
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        unpacked = {"ids": state["ids"].tolist()}
+        unpacked |= {n: np.frombuffer(state[n], bool).tolist() for n in ("acted", "ends_action")}
+        places = np.flatnonzero(unpacked["acted"]).tolist()
+        for name in OF_ACTED:
+            unpacked[name] = [0.0] * len(state["ids"])
+            for place, value in zip(places, state[name], strict=True):
+                unpacked[name][place] = value
+        self.__dict__ |= state | unpacked
+
     @property
     def num_acted(self) -> int:
         """Number of acted tokens, those that the policy sampled."""
-        return sum(self.acted)
+        return self.acted.count(True)
 
 
 @dataclass

@@ -23,7 +23,7 @@ MONTE_CARLO = "critic/monte_carlo_explained_variance"
 
 
 class LossTerms(NamedTuple):
-    """Terms of the loss of one pass at each token; all (n,)."""
+    """Terms of the loss at each token of a pass, or of a minibatch; all (n,)."""
 
     token_log_ratios: Tensor
     log_ratios: Tensor  # as clipped
@@ -38,19 +38,19 @@ class LossTerms(NamedTuple):
     token_entropies: Tensor  # not averaged over actions, as the next
     token_reference_kl: Tensor
 
-    def detach(self) -> LossTerms:
-        """Detach the terms from the graph, which would hold every activation."""
-        return LossTerms(**{name: term.detach() for name, term in self._asdict().items()})
+    def stack(self) -> Tensor:
+        """Stack the terms, (terms, n), detached from the graph, which holds every activation."""
+        return torch.stack([term.detach().float() for term in self])
 
     @classmethod
-    def concatenate(cls, parts: Sequence[LossTerms]) -> LossTerms:
-        """Concatenate the terms of several microbatches."""
-        return cls(**{name: torch.cat([getattr(p, name) for p in parts]) for name in cls._fields})
+    def unstack(cls, stacked: Tensor) -> LossTerms:
+        """Unstack terms (terms, n)."""
+        terms = cls(*stacked.unbind())
+        return terms._replace(loss_mask=terms.loss_mask.bool())
 
 
-def step_metrics(parts: Sequence[LossTerms], config: TrainConfig) -> Metrics:
-    """Return the metrics of one optimiser step from the loss terms of its microbatches."""
-    terms = LossTerms.concatenate(parts)
+def step_metrics(terms: LossTerms, config: TrainConfig) -> Metrics:
+    """Return the metrics of one optimiser step from the loss terms of its tokens."""
     ratios = terms.log_ratios.exp()[terms.loss_mask]
     clipped = (ratios < 1.0 - config.clip_low) | (ratios > 1.0 + config.clip_high)
     total = terms.loss_weights.sum()

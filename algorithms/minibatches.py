@@ -159,7 +159,8 @@ def _passes(experience: Experience, config: TrainConfig, rows: Sequence[int]) ->
     if sharing is None:
         groups = microbatches([experience.pass_length(row) for row in rows], **limits)
     else:
-        groups = sharing.microbatches(experience.trained_token_ids(rows), **limits)
+        ids, group_of_row = experience.trained_token_ids(rows), _group_of_row(experience)
+        groups = sharing.microbatches(ids, **limits, groups=[group_of_row[row] for row in rows])
     return [[rows[index] for index in group] for group in groups]
 
 
@@ -173,13 +174,18 @@ def group_by_key(items: Sequence[int], key: Callable[[int], str]) -> list[list[i
 
 def _groups(experience: Experience, order: Sequence[int]) -> list[list[int]]:
     """Return the rows of each group of episodes, the groups in the order of their first rows."""
-    group_of_episode = experience.episode_groups().tolist()
-    episode_of_row = experience.tokens.episode[experience.starts[:-1]].tolist()
     groups: dict[int, list[int]] = {}
-    for row, episode in enumerate(episode_of_row):
-        groups.setdefault(group_of_episode[episode], []).append(row)
+    for row, group in enumerate(_group_of_row(experience)):
+        groups.setdefault(group, []).append(row)
     first = {rows[0]: rows for rows in groups.values()}
     return [first[row] for row in order if row in first]
+
+
+def _group_of_row(experience: Experience) -> list[int]:
+    """Return the group of the episode of each row."""
+    episode_of_row = experience.tokens.episode[experience.starts[:-1]]
+    groups: list[int] = experience.episode_groups()[episode_of_row].tolist()
+    return groups
 
 
 @torch.no_grad()

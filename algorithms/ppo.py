@@ -6,6 +6,7 @@ Old log-probs, advantages, epochs of clipped optimiser steps.
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -84,8 +85,8 @@ class TokenDiagnostics:
         self,
         experience: Experience,
         targets: Targets,
-        minibatch: Minibatch,
-        parts: Sequence[LossTerms],  # of the minibatch's microbatches, in their order
+        indices: Tensor,  # (n,) of the step's tokens
+        terms: LossTerms,
     ) -> None:
         """Add the loss terms of an optimiser step."""
         if self.targets is None:
@@ -93,10 +94,8 @@ class TokenDiagnostics:
             self.terms = {name: blank.clone() for name in PASS_TERMS}
         self.experience = experience
         self.targets = targets
-        for rows, terms in zip(minibatch, parts, strict=True):
-            indices = experience.token_indices(rows)
-            for name, latest in self.terms.items():
-                latest[indices] = getattr(terms, name)
+        for name, latest in self.terms.items():
+            latest[indices] = getattr(terms, name)
 
 
 class Optimisers(NamedTuple):
@@ -122,12 +121,18 @@ def adamw(
 ) -> torch.optim.AdamW:
     """Return AdamW over the parameters; weight decay applies to matrices only."""
     by_decay: dict[float, list[torch.nn.Parameter]] = {config.weight_decay: [], 0.0: []}
+    fused = None  # on a CPU it rounds otherwise than runs did so far; of shards it is not measured
     for weight in parameters:
         by_decay[config.weight_decay if weight.dim() > 1 else 0.0].append(weight)
+        fused = (weight.is_cuda and not hasattr(weight, "full_tensor")) or None
     groups = [{"params": params, "weight_decay": decay} for decay, params in by_decay.items()]
     betas = (config.adam_beta1, config.adam_beta2)
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]], lr=lr, betas=betas, eps=config.adam_eps
+        [group for group in groups if group["params"]],
+        lr=lr,
+        betas=betas,
+        eps=config.adam_eps,
+        fused=fused,
     )
 
 
@@ -209,14 +214,15 @@ def _run_epochs(
             with annotate_location(
                 policy, f"minibatch {number} of {len(minibatches)} of epoch {epoch}"
             ):
-                parts = accumulate_gradients(
+                terms = accumulate_gradients(
                     policy, experience, targets, minibatch, algorithm, config, processes
                 )
+                indices = experience.token_indices(itertools.chain(*minibatch))
                 if trace is not None:
-                    trace.add(experience, targets, minibatch, parts)
-                steps.append(step_metrics(parts, config) | take_step(policy, optimisers, config))
+                    trace.add(experience, targets, indices, terms)
+                steps.append(step_metrics(terms, config) | take_step(policy, optimisers, config))
                 if guard is not None:
-                    steps[-1] |= guard.check(minibatch, parts)
+                    steps[-1] |= guard.check(indices, terms)
                     if not steps[-1]["losses/step_share"]:
                         return steps, epoch
     return steps, 0
@@ -252,13 +258,16 @@ def accumulate_gradients(
     algorithm: Algorithm,
     config: TrainConfig,
     processes: ProcessGroup = SINGLE_PROCESS,
-) -> list[LossTerms]:
-    """Accumulate the gradients of a minibatch over its microbatches; return their loss terms."""
+) -> LossTerms:
+    """Accumulate the gradients of a minibatch over its microbatches.
+
+    Returns the loss terms of its tokens, in the order of the microbatches.
+    """
     policy.zero_grad(set_to_none=True)
     total = loss_divisor(targets, experience, config)
     value_coef = config.value_coef if algorithm.critic else 0.0
 
-    def run_pass(rows: list[int]) -> tuple[Tensor, LossTerms]:
+    def run_pass(rows: list[int]) -> tuple[Tensor, Tensor]:
         batch, indices = experience.batch(rows)
         outputs = _training_pass(policy, batch, config)
         terms = loss_terms(
@@ -275,9 +284,10 @@ def accumulate_gradients(
         if not torch.isfinite(loss):
             with annotate_error_with_tasks(experience, indices):
                 _require_finite(outputs._asdict() | terms._asdict() | {"loss": loss})
-        return loss, terms.detach()
+        return loss, terms.stack()
 
-    return processes.accumulate_gradients(policy, minibatch, run_pass)
+    sizes = [len(experience.token_indices(rows)) for rows in minibatch]
+    return LossTerms.unstack(processes.accumulate_gradients(policy, minibatch, run_pass, sizes))
 
 
 def _training_pass(policy: ActorCritic, batch: Batch, config: TrainConfig) -> TokenOutputs:

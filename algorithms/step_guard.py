@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from fctncalling.algorithms import losses
-from fctncalling.algorithms.batch import Experience, Minibatch
+from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.metrics import LossTerms, Metrics
@@ -58,18 +57,17 @@ class StepGuard:
         self._credited = targets.raw_advantages != 0.0
         rows = sorted(set(experience.tokens.row[self._credited].tolist()))[::EVERY_ROW]
         self._trial = plan_passes(experience, config, rows)
-        self._tokens = torch.cat([experience.token_indices(part) for part in self._trial])
+        self._tokens = experience.token_indices(itertools.chain(*self._trial))
         self._steps = 0
 
-    def check(self, minibatch: Minibatch, parts: Sequence[LossTerms]) -> Metrics:
-        """Check the step just taken from the passes of a minibatch, and take back what is too much.
+    def check(self, indices: Tensor, terms: LossTerms) -> Metrics:
+        """Check the step just taken from the terms of its tokens, and take back what is too much.
 
         Return the share of the step that stays, and the divergence if it was tried.
         """
         self._steps += 1
-        indices = torch.cat([self._experience.token_indices(rows) for rows in minibatch])
-        before = self.divergence(torch.cat([each.token_log_ratios for each in parts]), indices)
-        entropy = float(torch.cat([each.token_entropies for each in parts]).mean())
+        before = self.divergence(terms.token_log_ratios, indices)
+        entropy = float(terms.token_entropies.mean())
         bound = (self._config.target_kl or 0.0) * max(1.0, entropy)
         expected = before * (self._steps / max(1, self._steps - 1)) ** 2
         if self._steps > 1 and expected < WORTH_A_TRIAL * bound:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from fctncalling.algorithms import losses
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm
-from fctncalling.algorithms.batch import Experience, Minibatch
+from fctncalling.algorithms.batch import Batch, Experience, Minibatch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.group_baseline import GROUP_BASELINES
@@ -136,7 +137,6 @@ def _scaled_advantages(
     return advantages
 
 
-@torch.no_grad()
 def policy_outputs(
     policy: ActorCritic,
     experience: Experience,
@@ -149,18 +149,34 @@ def policy_outputs(
     Under the current weights.
     """
 
-    def forward(rows: list[int]) -> tuple[Tensor, TokenOutputs]:
-        batch, token_indices = experience.batch(rows)
-        return token_indices, policy(**batch._asdict(), temperature=config.temperature)
+    def forward(batch: Batch) -> Tensor:
+        outputs: TokenOutputs = policy(**batch._asdict(), temperature=config.temperature)
+        return torch.stack((outputs.logprobs, outputs.values), -1)
 
-    logprobs = torch.zeros_like(experience.tokens.rewards)
-    values = torch.zeros_like(logprobs)
-    for minibatch in minibatches:
-        for token_indices, outputs in processes.for_each_microbatch(minibatch, forward):
-            logprobs[token_indices] = outputs.logprobs
-            values[token_indices] = outputs.values
-    processes.all_reduce(logprobs, values)
-    return logprobs, values
+    logprobs, values = token_figures(forward, experience, minibatches, processes, 2).unbind(-1)
+    return logprobs.contiguous(), values.contiguous()
+
+
+@torch.no_grad()
+def token_figures(
+    forward: Callable[[Batch], Tensor],  # -> (n, num_figures) of its acted tokens
+    experience: Experience,
+    minibatches: Sequence[Minibatch],
+    processes: ProcessGroup,
+    num_figures: int,
+) -> Tensor:
+    """Return the figures of all acted tokens, (N, num_figures), of the passes of all processes."""
+
+    def run_pass(rows: list[int]) -> tuple[Tensor, Tensor]:
+        batch, indices = experience.batch(rows)
+        return indices, forward(batch).float()
+
+    rewards = experience.tokens.rewards
+    figures = rewards.new_zeros(len(rewards), num_figures)
+    for indices, found in processes.for_each_microbatch([*chain(*minibatches)], run_pass):
+        figures[indices] = found
+    processes.all_reduce(figures)
+    return figures
 
 
 def _reference_logprobs(
@@ -175,18 +191,12 @@ def _reference_logprobs(
     0 without --kl_coef.
     """
 
-    def forward(rows: list[int]) -> tuple[Tensor, Tensor]:
-        batch, token_indices = experience.batch(rows)
-        return token_indices, policy.reference_logprobs(
-            **batch._asdict(), temperature=config.temperature
-        )
+    def forward(batch: Batch) -> Tensor:
+        return policy.reference_logprobs(**batch._asdict(), temperature=config.temperature)[:, None]
 
-    logprobs = torch.zeros_like(experience.tokens.rewards)
-    for minibatch in minibatches if config.kl_coef else ():
-        for token_indices, found in processes.for_each_microbatch(minibatch, forward):
-            logprobs[token_indices] = found
-    processes.all_reduce(logprobs)
-    return logprobs
+    if not config.kl_coef:
+        return torch.zeros_like(experience.tokens.rewards)
+    return token_figures(forward, experience, minibatches, processes, 1).squeeze(-1)
 
 
 def estimate_advantages(

@@ -18,6 +18,7 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch
 
 import argparse
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,19 +28,28 @@ from statistics import median
 from typing import Any
 from unittest.mock import patch
 
+import gymnasium
 import torch
 from rollout_official import official
-from rollout_slow import slow_tools
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
 from fctncalling.algorithms.generation.kv_cache import KVCache
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.rollout.env_pool import ThreadEnvPool
+from fctncalling.data.bfcl import embedded_path, load_tasks
+from fctncalling.envs.function_calling import FunctionCallingEnv
 
 NEVER = (
     1  # an end token that is never likely enough to be sampled: all actions have the same length
 )
 SINGLE = {1: 2.2, 8: 1.8, 32: 1.5, 64: 1.3}  # batch -> least speed-up of one step
 TURNS, GROUPS, GROWTH = 3.0, 4.5, 1.3
+LEAST, NUM_ENVS, NUM_SLOW, TOOL_S = 0.85, 32, 4, 1.0  # of slow tools
+NUM_EPISODES = 800
 
 
 def build(hidden: int, layers: int, vocabulary: int) -> Any:
@@ -226,6 +236,63 @@ def profile(work: Callable[[], object]) -> None:
             sort_by="self_cpu_time_total", row_limit=12, max_name_column_width=40
         )
     )
+
+
+class SlowTool(gymnasium.Wrapper[str, str, str, str]):
+    """Every step waits a while for a tool; the environment does not say that it is quick."""
+
+    def __init__(self, env: Any, seconds: float) -> None:
+        super().__init__(env)
+        self.seconds, self.metadata = seconds, {}
+
+    def step(self, action: str) -> Any:
+        """Wait, then step."""
+        if self.seconds:
+            time.sleep(self.seconds)
+        return super().step(action)
+
+
+def _note(ended: list[tuple[float, int]], record: EpisodeRecord) -> None:
+    ended.append((time.perf_counter(), record.num_steps))
+
+
+def slow_tools(rounds: int) -> tuple[float, float, bool]:
+    """Return the share of the throughput that is left, its bound, and whether it holds."""
+    tasks = random.Random(0).sample(load_tasks(embedded_path("train")), NUM_EPISODES)
+    path = str(embedded_path("model"))
+    template = ChatTemplate(AutoTokenizer.from_pretrained(path))
+    model = ActorCritic.load(path).model
+    engine = GenerationEngine(model, template.stop_ids, max_new_tokens=64, decode=template.decode)
+    pools = []
+    for num_slow in (NUM_SLOW, 0):
+        delays = iter([TOOL_S] * num_slow + [0.0] * NUM_ENVS)
+        pools.append(
+            ThreadEnvPool(
+                lambda d=delays: SlowTool(FunctionCallingEnv(tasks=tasks), next(d)), NUM_ENVS
+            )
+        )  # type: ignore[misc]
+    ids = [task.id for task in tasks]
+
+    def steps_a_second(pool: ThreadEnvPool, count: int) -> float:
+        """Count until the last episodes are handed out: how long those take is no question of
+        throughput.
+        """
+        ended: list[tuple[float, int]] = []
+        note = partial(_note, ended)
+        started = time.perf_counter()
+        collect(pool, engine, template, ids[:count], max_episode_tokens=1024, on_episode=note)
+        counted = ended[: count - NUM_ENVS]
+        return sum(steps for _, steps in counted) / (counted[-1][0] - started)
+
+    steps_a_second(pools[1], 64)  # warms
+    pairs = [[steps_a_second(pool, NUM_EPISODES) for pool in pools] for _ in range(rounds)]
+    share = median(slow / plain for slow, plain in pairs)
+    plain = median(plain for _, plain in pairs)
+    print(
+        f"{NUM_EPISODES} episodes in {NUM_ENVS} environments: {plain:.0f} steps/s without slow "
+        "tools"
+    )
+    return share, LEAST, share >= LEAST
 
 
 def main() -> int:

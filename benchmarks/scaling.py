@@ -8,11 +8,13 @@ alternate with a plain copy of the memory.
 
 from __future__ import annotations
 
+import heapq
 import pickle
 import statistics
 import time
+import tracemalloc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,13 +28,17 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 
 ROUNDS = 5
 MEGABYTES = (1, 16, 128)
+# of the simulation, as docs/scaling.md assumes them: processes -> episodes an update
+SIMULATED = {8: 256, 64: 1024, 1024: 8192}
+EPISODE_TOKENS, GPU_SECONDS = 6000, 1.33
+NETWORK, LATENCY_S, SPREAD = 50e9, 50e-6, 0.5  # bytes a second, of a broadcast, of episodes' times
 
 
 def main() -> None:
     """Print every figure."""
     torch.set_num_threads(1)
     env_steps()
-    episodes()
+    simulate(episodes())
     weights()
     try:
         import ray
@@ -85,8 +91,17 @@ def env_steps() -> None:
     )
 
 
-def episodes(num_tokens: int = 6000, num_episodes: int = 400) -> None:
-    """Print the size of a serialised episode and the cost of moving it and of laying it out."""
+class TokenCosts(NamedTuple):
+    """Costs of a token of an episode that another process played, as measured here."""
+
+    travelling: float  # bytes
+    held: float  # bytes
+    unpacked: float  # CPU seconds
+    laid_out: float  # CPU seconds
+
+
+def episodes(num_tokens: int = 6000, num_episodes: int = 400) -> TokenCosts:
+    """Print and return the costs of an episode's tokens, packed, moved, held and laid out."""
     rng = np.random.default_rng(0)
     acted = [index % 8 == 7 for index in range(num_tokens)]
     row = TokenRecord(
@@ -101,15 +116,60 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 400) -> None:
     )
     records = [EpisodeRecord("task", "", [row], terminated=True) for _ in range(num_episodes)]
     data = [pickle.dumps(record, protocol=5) for record in records]
-    per = num_tokens * num_episodes / 1e6
-    print(f"episode: {len(data[0]) / num_tokens:.1f} bytes a token when it travels")
-    print(
-        "  packing "
-        f"{least(lambda: [pickle.dumps(record, protocol=5) for record in records]) / per:.3f} CPU "
-        f"s, unpacking {least(lambda: [pickle.loads(one) for one in data]) / per:.3f}, laying out "
-        f"{least(lambda: build_experience(records, torch.device('cpu'))) / per:.3f}, "
-        "a million tokens"
+    tracemalloc.start()
+    copies = [pickle.loads(one) for one in data[:20]]
+    held = tracemalloc.get_traced_memory()[0] / len(copies)
+    tracemalloc.stop()
+    packing, unpacking, laying = (
+        least(work) / num_episodes / num_tokens
+        for work in (
+            lambda: [pickle.dumps(record, protocol=5) for record in records],
+            lambda: [pickle.loads(one) for one in data],
+            lambda: build_experience(records, torch.device("cpu")),
+        )
     )
+    costs = TokenCosts(len(data[0]) / num_tokens, held / num_tokens, unpacking, laying)
+    print(
+        f"a token: {costs.travelling:.1f} bytes when it travels, {costs.held:.0f} when it is held; "
+        f"CPU us: packing {1e6 * packing:.2f}, unpacking {1e6 * unpacking:.2f}, laying out "
+        f"{1e6 * laying:.2f}"
+    )
+    return costs
+
+
+def simulate(costs: TokenCosts) -> None:
+    """Print what an update of scaling.md's job costs 8, 64 and 1,024 processes, by these costs."""
+    for count, number in SIMULATED.items():
+        tokens = number * EPISODE_TOKENS
+        moved = tokens * costs.travelling / NETWORK + 2 * count * LATENCY_S
+        gpus = GPU_SECONDS * number / count
+        print(
+            f"{count} processes, {number} episodes, derived: GPUs {gpus:.0f} s an update; in each "
+            f"process episodes arrive in {moved:.2f} s, are unpacked in "
+            f"{tokens * costs.unpacked:.1f} s, laid out in {tokens * costs.laid_out:.1f} s, and "
+            f"hold {tokens * costs.held / 1e9:.2f} GB"
+        )
+        waits = {slots: share_times(count, number, slots) for slots in (number // count, 4)}
+        for slots, (fixed, queued) in waits.items():
+            print(f"  {slots} slots: fixed shares take {fixed / queued:.2f} x a queue's time")
+
+
+def share_times(count: int, number: int, slots: int) -> tuple[float, float]:
+    """Return how long a round takes by fixed shares, and from a queue, in mean episodes.
+
+    An episode's time is log-normal, with a spread that is assumed.
+    """
+    rng = np.random.default_rng(0)
+    times = rng.lognormal(-(SPREAD**2) / 2, SPREAD, number)
+
+    def taken(times: Any, slots: int) -> float:
+        free = [0.0] * slots
+        for seconds in times:
+            heapq.heapreplace(free, free[0] + seconds)
+        return max(free)
+
+    shares = times.reshape(count, -1)
+    return max(taken(share, slots) for share in shares), taken(times, slots * count)
 
 
 def weights() -> None:

@@ -1,8 +1,9 @@
 """Data-parallel process group: sharded work, identical metrics.
 
-Every process has all episodes of an update; only work is sharded: episodes to play and microbatches
-to pass through the model. So minibatches, advantages and whitening equal those of one process, and
-communication consists of sums.
+Every process has all episodes of an update, each sent once by the process that played it; only work
+is sharded: episodes to play and microbatches to pass through the model, both by whole groups. So
+minibatches, advantages and whitening equal those of one process, and the rest of communication
+consists of sums.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import contextlib
 import dataclasses
 import io
 import os
+import pickle
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+BROADCAST_BLOCK = 2**26  # bytes of a value that are on the device at once
 MAX_REDUCE_SIZE = 2**26  # numbers of one sum between processes, 256 MiB in fp32
 # how long a process waits for another: a rollout may be far longer on one than on the next
 PATIENCE_S = 7200
@@ -81,20 +84,26 @@ class ProcessGroup:
         self,
         module: nn.Module,
         microbatches: Sequence[T],
-        run_pass: Callable[[T], tuple[Tensor, R]],  # -> (loss to sum, result)
-    ) -> list[R]:
+        run_pass: Callable[[T], tuple[Tensor, Tensor]],  # -> (loss to sum, figures (..., n))
+        sizes: Sequence[int],
+    ) -> Tensor:
         """Accumulate the gradients of all microbatches' losses, on every rank.
 
-        Returns run_pass's results in the order of the microbatches.
+        Returns run_pass's figures of all microbatches side by side in their order, (..., sum of
+        sizes); `sizes` are the n of all of them.
         """
-        found = []
+        own = list[Tensor]()
         for microbatch, counts in self.shard_items(microbatches):
-            loss, result = run_pass(microbatch)
+            loss, figures = run_pass(microbatch)
             self.backward(loss, counts=counts)
-            if counts:
-                found.append(result)
+            own.append(figures)
         self.all_reduce_gradients(module)
-        return self.gather_in_order(found)
+        every = own[0].new_zeros(*own[0].shape[:-1], sum(sizes))
+        parts = every.split(list(sizes), -1)[self.rank :: self.count]
+        for part, figures in zip(parts, own, strict=False):
+            part.copy_(figures)
+        self.all_reduce(every)
+        return every
 
     def with_equal_accumulation(self, config: TrainConfig) -> TrainConfig:
         """Return the config with equal gradient accumulation in all processes."""
@@ -102,31 +111,36 @@ class ProcessGroup:
         return config if self.count == 1 else dataclasses.replace(config, gradient_cp_steps=parts)
 
     def gather(self, value: T) -> list[T]:
-        """Gather a value from every process, by rank.
+        """Gather a value from every process, by rank."""
+        # One after another: no process holds more than one of them packed.
+        return [self.broadcast(value, source=rank) for rank in range(self.count)]
 
-        Tensors are moved to this process's device.
-        """
+    def broadcast(self, value: T, *, source: int = 0) -> T:
+        """Broadcast a value: return that of the source, in all processes."""
         if self.count == 1:
-            return [value]
-        buffer = io.BytesIO()
-        torch.save(value, buffer)
-        letters: list[Any] = [b""] * self.count
-        torch.distributed.all_gather_object(letters, buffer.getvalue())
-        return [
-            torch.load(io.BytesIO(it), map_location=self.device, weights_only=False)
-            for it in letters
-        ]
-
-    def gather_in_order(self, own: list[T]) -> list[T]:
-        """Gather the items of all processes in the order before shard_items."""
-        parts = self.gather(own)
-        return [
-            part[place] for place in range(len(parts[0])) for part in parts if place < len(part)
-        ]
+            return value
+        packed = torch.empty(0, dtype=torch.uint8)
+        if self.rank == source:
+            buffer = io.BytesIO()
+            pickle.dump(value, buffer)
+            packed = torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)
+        size = torch.tensor(len(packed), device=self.device)
+        torch.distributed.broadcast(size, source)
+        packed = packed if self.rank == source else packed.new_empty(int(size))
+        for block in packed.split(BROADCAST_BLOCK):
+            sent = block.to(self.device)
+            torch.distributed.broadcast(sent, source)
+            block.copy_(sent)
+        unpacked: T = value if self.rank == source else pickle.loads(packed.numpy())
+        return unpacked
 
     def sum(self, number: float) -> float:
         """Sum a number over all processes."""
-        return sum(self.gather(number))
+        if self.count == 1:
+            return number
+        total = torch.tensor(number, dtype=torch.float64, device=self.device)
+        self.all_reduce(total)
+        return float(total)
 
     def all_reduce(self, *tensors: Tensor) -> None:
         """All-reduce tensors: replace each by its sum over all processes, in place."""

@@ -23,6 +23,8 @@ class PrefixGroups(NamedTuple):
     # (G x places,) int64, which of the rows sits in each place; None: in their own order
     rows: Tensor | None
     back: Tensor | None  # (n,) int64, in which place each row sits
+    # of each layer, views of the cache: keys (G x heads, size, p) and values (G x heads, p, size)
+    states: Sequence[tuple[Tensor, Tensor]]
 
 
 class PackedTokens(NamedTuple):
@@ -34,7 +36,7 @@ class PackedTokens(NamedTuple):
       infinity and must still be finite numbers, since 0 x inf would be NaN;
     - `reserve_positions` or `reserve_step_positions` comes before `write`, and `write` before
       `attend`;
-    - views of the buffers (`layers`, `flat`) are made anew wherever `resize` moves the buffers.
+    - views of the buffers (`layers`) are made anew wherever `resize` moves the buffers.
     """
 
     positions: Tensor  # (N,) int64, of each token in its own sequence
@@ -110,13 +112,21 @@ class KVCache:
         self.keys = like.new_zeros(num_layers, num_rows, num_heads, head_size, 0)
         self.values = like.new_zeros(num_layers, num_rows, num_heads, 0, head_size)
         self.layers: list[tuple[Tensor, Tensor]] = []  # the same, layer by layer
-        # (rows x heads, size, columns), (rows x heads, columns, size)
-        self.flat: list[tuple[Tensor, Tensor]] = []
         self._places: list[tuple[Tensor, Tensor]] = []  # both (rows, columns, heads, size)
         self._first: list[tuple[Tensor, Tensor]] = []  # what `_flat_own` returns for the first rows
         self._num_first = (0, 0)  # how many rows, and columns, those are
         self._ramp = like[:0]
         self._numbers = torch.arange(num_rows, device=like.device)
+
+    def clear_row(self, row: int) -> None:
+        """Clear a row: forget its tokens."""
+        held = self.lengths[row] + 1  # a step over others may have written one more
+        if held > 1:
+            # Zeros: what overflowed would spoil the next sequence, masked or not.
+            with torch.inference_mode():
+                self.keys[:, row, ..., :held] = 0
+                self.values[:, row, :, :held] = 0
+        self.lengths[row], self.begins[row] = 0, 0
 
     def swap_rows(self, one: int, other: int) -> None:
         """Swap two rows; what an empty one holds is not kept."""
@@ -313,17 +323,14 @@ class KVCache:
             self.resize(round_up_columns(next_capacity(self._capacity, longest)))
         return round_up_columns(longest)
 
-    def resize(
-        self, capacity: int, rows: Sequence[int] | None = None, *, new_rows: int = 0
-    ) -> None:
-        """Resize the buffers to that many columns, keep all rows or some, and append empty ones."""
-        keys, values = self.keys, self.values
-        if rows is not None:
-            keys, values = keys[:, rows], values[:, rows]
-        count, columns = keys.shape[1], min(capacity, self._capacity)
-        layers, _, heads, size, _ = keys.shape
-        self.keys = keys.new_empty(layers, count + new_rows, heads, size, capacity)
-        self.values = keys.new_empty(layers, count + new_rows, heads, capacity, size)
+    def resize(self, capacity: int, rows: int | None = None) -> None:
+        """Resize the buffers to that many columns and rows (default: as many as there are)."""
+        layers, before, heads, size, _ = self.keys.shape
+        rows = before if rows is None else rows
+        count, columns = min(rows, before), min(capacity, self._capacity)
+        keys, values = self.keys[:, :count], self.values[:, :count]
+        self.keys = keys.new_empty(layers, rows, heads, size, capacity)
+        self.values = keys.new_empty(layers, rows, heads, capacity, size)
         # In place of zeros everywhere, which would be written twice. What is masked must be
         # numbers, too.
         transposed = self.values.transpose(-1, -2), values.transpose(-1, -2)
@@ -332,18 +339,14 @@ class KVCache:
             new[:, :count, ..., columns:] = 0
             new[:, count:] = 0
         self.layers = list(zip(self.keys.unbind(), self.values.unbind(), strict=True))
-        if rows is not None:
-            self.lengths = [self.lengths[row] for row in rows]
-            self.begins = [self.begins[row] for row in rows]
-        self.lengths += [0] * new_rows
-        self.begins += [0] * new_rows
-        self.flat = [(k.flatten(0, 1), v.flatten(0, 1)) for k, v in self.layers]
+        self.lengths = self.lengths[:count] + [0] * (rows - count)
+        self.begins = self.begins[:count] + [0] * (rows - count)
         self._places = [(k.permute(0, 3, 1, 2), v.transpose(1, 2)) for k, v in self.layers]
         # or they would keep the old buffers
         self._first = []
         self._num_first = (0, 0)
         self._capacity = capacity
-        self._numbers = torch.arange(count + new_rows, device=keys.device)
+        self._numbers = torch.arange(rows, device=keys.device)
         hidden = keys.new_full((capacity,), float("-inf"))
         self._ramp = torch.cat((keys.new_zeros(capacity), hidden))
 

@@ -72,6 +72,7 @@ class SharedPrefixKVCache(KVCache):
         plain = like.dtype == torch.float32 and like.device.type == "cpu"
         self._by_prompt = by_prompt and plain and _ATTENTION is not None
         self.prompts = KVCache(num_layers, 0, num_heads, head_size, like)
+        self._num_prompts = 0  # the first rows of them; the others are free
         # a row -> its prompt's row among the prompts
         self._prompt_of: list[int | None] = [None] * num_rows
         self._grouped_prompts: list[int | None] = []  # prompt of each row that `_groups` is made of
@@ -79,23 +80,23 @@ class SharedPrefixKVCache(KVCache):
 
     def clear_row(self, row: int) -> None:
         """Clear a row: forget its tokens, and its prompt if no other row follows it."""
-        left = self._prompt_of[row]
-        held = self.lengths[row] + 1  # a step over others may have written one more
-        if held > 1:
-            # Zeros: what overflowed would spoil the next sequence, masked or not.
-            with torch.inference_mode():
-                self.keys[:, row, ..., :held] = 0
-                self.values[:, row, :, :held] = 0
-        self.lengths[row], self.begins[row], self._prompt_of[row] = 0, 0, None
+        super().clear_row(row)
+        left, self._prompt_of[row] = self._prompt_of[row], None
         if left is None or left in self._prompt_of:
             return
-        others = [prompt for prompt in range(len(self.prompts.lengths)) if prompt != left]
-        longest = max((self.prompts.lengths[prompt] for prompt in others), default=0)
-        self.prompts.resize(round_up_columns(longest), others)
-        self._prompt_of = [
-            None if prompt is None else prompt - (prompt > left) for prompt in self._prompt_of
-        ]
-        self._grouped_prompts = []
+        # The last prompt takes its place: those in use are the first rows.
+        self._num_prompts = last = self._num_prompts - 1
+        self.prompts.clear_row(left)
+        if left != last:
+            moved = cached_states(self.prompts, last, 0, self.prompts.lengths[last])
+            with torch.inference_mode():
+                append_states(self.prompts, left, moved)
+            self.prompts.clear_row(last)
+        if last <= self.prompts.keys.shape[1] // 2:
+            longest = max(self.prompts.lengths[:last], default=0)
+            self.prompts.resize(round_up_columns(longest), last)
+        self._prompt_of = [left if prompt == last else prompt for prompt in self._prompt_of]
+        self._groups = None
 
     def swap_rows(self, one: int, other: int) -> None:
         """Swap two rows; what an empty one holds is not kept."""
@@ -108,9 +109,15 @@ class SharedPrefixKVCache(KVCache):
 
         `cached_states`: keys and values of the first of them.
         """
-        self.prompts.resize(round_up_columns(max([count, *self.prompts.lengths])), new_rows=1)
-        self._grouped_prompts = []
-        number = len(self.prompts.lengths) - 1
+        number, buffer = self._num_prompts, self.prompts.keys
+        rows, columns = buffer.shape[1], buffer.shape[-1]
+        longest = round_up_columns(max([count, *self.prompts.lengths[:number]]))
+        if number == rows or longest > columns:
+            # In steps that grow with it, and shrink so below: each prompt is copied a few times.
+            longest = longest if longest <= columns else next_capacity(columns, longest)
+            self.prompts.resize(longest, rows + 1 + rows // 4 if number == rows else rows)
+        self._num_prompts += 1
+        self._groups = None
         if states is not None:
             append_states(self.prompts, number, states)
         return number
@@ -141,15 +148,15 @@ class SharedPrefixKVCache(KVCache):
     def prefix_groups(self, rows: Sequence[int]) -> PrefixGroups | None:
         """Return the groups of rows by the shared prefixes that they follow; None without any."""
         prompts = [self._prompt_of[row] for row in rows]
-        if not self.prompts.lengths or prompts.count(None) == len(prompts):
+        if prompts.count(None) == len(prompts):
             return None
-        if prompts != self._grouped_prompts:
+        if self._groups is None or prompts != self._grouped_prompts:
             self._groups = self._new_prefix_groups(prompts)
             self._grouped_prompts = prompts
         return self._groups
 
     def _new_prefix_groups(self, prompts: Sequence[int | None]) -> PrefixGroups:
-        device, lengths = self.keys.device, self.prompts.lengths
+        device, lengths = self.keys.device, self.prompts.lengths[: self._num_prompts]
         rows_by_prompt: list[list[int]] = [[] for _ in lengths]
         for row, prompt in enumerate(prompts):
             rows_by_prompt[prompt or 0].append(row)
@@ -162,12 +169,17 @@ class SharedPrefixKVCache(KVCache):
                 back[row] = number * places + place
         last = torch.tensor(lengths, device=device).repeat_interleave(self.keys.shape[2]) - 1
         none = [row for row, prompt in enumerate(prompts) if prompt is None]
+        used, width = slice(len(lengths)), round_up_columns(max(lengths))
         return PrefixGroups(
             prompts=torch.tensor([prompt or 0 for prompt in prompts], device=device),
-            mask=self.prompts.causal_mask_rows(last, round_up_columns(max(lengths))).unsqueeze(1),
+            mask=self.prompts.causal_mask_rows(last, width).unsqueeze(1),
             none=torch.tensor(none, device=device) if none else None,
             rows=None if ordered else torch.tensor(rows, device=device),
             back=None if ordered else torch.tensor(back, device=device),
+            states=[
+                (keys[used, ..., :width].flatten(0, 1), values[used, :, :width].flatten(0, 1))
+                for keys, values in self.prompts.layers
+            ],
         )
 
     def _products(self, layer: int, block: PackedTokens, queries: Tensor, mask: Tensor) -> Tensor:
@@ -178,7 +190,7 @@ class SharedPrefixKVCache(KVCache):
         if (groups := block.prefix_groups) is None:
             return super()._products(layer, block, queries, mask)
         keys, values = self._flat_own(layer, block)
-        shared_keys, shared_values = self.prompts.flat[layer]
+        shared_keys, shared_values = groups.states[layer]
         by_row = (len(block.chosen), self.keys.shape[2], queries.shape[1], -1)
         own = torch.baddbmm(mask, queries, keys, alpha=self.scale).view(by_row)
         by_place = queries.view(by_row)
@@ -271,8 +283,10 @@ class SharedPrefixKVCache(KVCache):
         if block.prefix_groups is None:
             return super()._columns(layer, block)
         keys, values = (
-            shared.index_select(0, block.prefix_groups.prompts)
-            for shared in self.prompts.layers[layer]
+            shared.unflatten(0, (-1, self.keys.shape[2])).index_select(
+                0, block.prefix_groups.prompts
+            )
+            for shared in block.prefix_groups.states[layer]
         )
         own_keys, own_values = self._own(layer, block)
         every = torch.cat((keys, own_keys), -1).transpose(-1, -2).contiguous()

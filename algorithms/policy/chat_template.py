@@ -86,6 +86,7 @@ class ChatTemplate:
         self.opening_ids: list[int] = bos_ids(tokenizer) if source == PLAIN_TEMPLATE else []
         self._escaper = MarkerEscaper(())
         self._tails: dict[str, list[int]] = {}
+        self._prompts: dict[str, list[int]] = {}  # of the last texts
         self.renderer = MessageRenderer(tokenizer, source, self.kwargs)
         if source is None and (self.renderer.takes_tools or self.renderer.is_named):
             own = tokenizer.get_chat_template(tools=[PROBE_TOOL])
@@ -124,7 +125,11 @@ class ChatTemplate:
         """
         opened = self._escaper.escape_messages(self._opening(messages, instructions))
         text = self.renderer.render(opened, self._shown(tools))
-        return [*self.opening_ids, *self.encode(text)]
+        if text not in self._prompts:  # all members of a group have one
+            if len(self._prompts) >= 64:
+                self._prompts.clear()
+            self._prompts[text] = self.encode(text)
+        return [*self.opening_ids, *self._prompts[text]]
 
     def render_delta(
         self, messages: Sequence[Message], last_id: int | None = None, calls: Message | None = None

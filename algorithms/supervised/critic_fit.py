@@ -34,7 +34,7 @@ from fctncalling.algorithms.minibatches import (
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.algorithms.ppo import adamw, find_algorithm, value_losses
-from fctncalling.algorithms.targets import estimate_advantages
+from fctncalling.algorithms.targets import estimate_advantages, token_figures
 from fctncalling.algorithms.values import Values
 
 MOST_EPOCHS, PATIENCE = 200, 10
@@ -80,16 +80,11 @@ def critic_samples(
     plain = replace(config, lam=1.0, lam_value=None, lam_token=1.0, group_baseline="none")
     nothing = torch.zeros_like(experience.tokens.rewards)
     estimate = estimate_advantages(algorithm, experience, Values(nothing, bootstrap), plain)
-    states = torch.zeros(len(nothing), policy.value_head.num_features, device=device)
-
-    def read(rows: list[int]) -> tuple[Tensor, Tensor]:
-        batch, indices = experience.batch(rows)
-        return indices, policy.critic_states(**batch._asdict())
-
-    for minibatch in plan_minibatches(experience, config, torch.Generator()):
-        for indices, found in processes.for_each_microbatch(minibatch, read):
-            states[indices] = found.float()
-    processes.all_reduce(states)
+    plan = plan_minibatches(experience, config, torch.Generator())
+    width = policy.value_head.num_features
+    states = token_figures(
+        lambda batch: policy.critic_states(**batch._asdict()), experience, plan, processes, width
+    )
     of_episode = [is_held_out(each.task_id) for each in experience.episodes]
     kept = estimate.loss_mask
     held_out = torch.tensor(of_episode, device=device)[experience.tokens.episode][kept]

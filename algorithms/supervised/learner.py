@@ -132,20 +132,22 @@ class SupervisedLearner:
         total = sum(sum(row.acted) for row in rows)
         device = next(policy.parameters()).device
 
-        def run_pass(batch: Batch) -> tuple[Tensor, tuple[float, int]]:
+        def run_pass(batch: Batch) -> tuple[Tensor, Tensor]:
             outputs = policy(
                 **batch._asdict(), gradient_checkpointing=config.gradient_checkpointing
             )
             loss = -outputs.logprobs.sum() / total
             check_finite("loss", loss.detach(), f"at supervised step {self.steps + 1}")
-            confident = int((outputs.logprobs.detach() > np.log(0.5)).sum())
-            return loss, (loss.item(), confident)
+            confident = (outputs.logprobs.detach() > np.log(0.5)).sum()
+            return loss, torch.stack((loss.detach(), confident.to(loss.dtype)))[:, None]
 
         passes = list(make_batches(rows, self._settings, self._sharing, device))
-        parts = self._processes.accumulate_gradients(policy, passes, run_pass)
+        ones = [1] * len(passes)
+        found = self._processes.accumulate_gradients(policy, passes, run_pass, ones)
+        losses, confident = found.tolist()
         return {
-            "loss": sum(loss for loss, _ in parts),
-            "confident_token_share": sum(confident for _, confident in parts) / total,
+            "loss": sum(losses),
+            "confident_token_share": sum(confident) / total,
             "trained_tokens": float(total),
             "tokens": float(sum(len(row.ids) for row in rows)),
         }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -290,3 +292,23 @@ def test_padding_stays_below_a_tenth_on_the_embedded_tasks_and_is_told() -> None
         policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0)
     )
     assert metrics["perf/padding_share"] == pytest.approx(padding)
+
+
+def test_an_episode_travels_exactly_and_at_eight_bytes_a_token() -> None:
+    policy = policy_with_values()
+    assert pickle.loads(pickle.dumps(some_episodes(policy, 3))) == some_episodes(policy, 3)
+    length, nan = 4000, float("nan")
+    acted = [place % 8 == 7 for place in range(length)]
+    row = TokenRecord(
+        [*range(100_000, 100_000 + length)],
+        acted,
+        [place % 16 == 15 for place in range(length)],
+        [-0.1 * place if one else 0.0 for place, one in enumerate(acted)],
+        [0.5 if place == length - 1 else 0.0 for place in range(length)],
+        role="a",
+    )
+    packed = pickle.dumps(row)
+    assert pickle.loads(packed) == row
+    assert len(packed) / length < 8.5
+    row.rollout_logprobs[7] = nan
+    assert math.isnan(pickle.loads(pickle.dumps(row)).rollout_logprobs[7])

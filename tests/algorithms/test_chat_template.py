@@ -36,6 +36,18 @@ def test_first_action_and_delta_spell_what_the_template_writes_for_the_whole_con
     assert tokenizer.decode(ids) == text
 
 
+def test_a_prompt_of_a_group_is_read_once_and_its_members_do_not_share_a_list() -> None:
+    template, read = ChatTemplate(tiny_tokenizer()), list[str]()
+    encode = template.encode
+    template.encode = lambda text: (read.append(text), encode(text))[1]  # type: ignore[method-assign]
+    first, second = (template.render_prompt([USER], TOOLS) for _ in range(2))
+    assert first == second == encode(read[0])
+    assert len(read) == 1
+    first.append(0)
+    assert template.render_prompt([USER], TOOLS) == second
+    assert template.render_prompt([USER]) != second
+
+
 @pytest.mark.parametrize("bos", [True, False])
 def test_the_plain_template_begins_with_bos_where_the_tokenizer_would(bos: bool) -> None:
     tokenizer = byte_level(bos=bos)

@@ -212,7 +212,7 @@ def test_without_a_critic_the_entropy_bonus_has_the_share_of_episodes_with_signa
 ) -> None:
     seen = []
 
-    def spy(*arguments: Any) -> list[LossTerms]:
+    def spy(*arguments: Any) -> LossTerms:
         seen.append(arguments[5].entropy_coef)
         return accumulate_gradients(*arguments)
 

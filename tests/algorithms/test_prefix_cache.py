@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 from unittest.mock import patch
 
 import hypothesis
@@ -11,9 +12,11 @@ import pytest
 import torch
 from test_generation_engine import assert_greedy, model_of
 from tiny_models import cache_bytes, pieces, tiny_model, uncached_logprobs
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fctncalling.algorithms.generation import kv_cache
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
+from fctncalling.algorithms.generation.prefix_cache import SharedPrefixKVCache
 
 END = 2
 
@@ -178,3 +181,31 @@ def test_who_comes_later_shares_a_copy_of_what_the_first_has_read_for_itself() -
         assert_greedy(model, prompt, action.ids, action.logprobs)
         assert engine.num_forward_tokens == len(prompt) + 3 + slot * 4
     assert prompt_bytes(engine) > 0
+
+
+class WriteCounter(TorchDispatchMode):
+    """Counts the numbers that operations in place write."""
+
+    written = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket.__name__.endswith("_"):
+            self.written += args[0].numel()
+        return func(*args, **(kwargs or {}))
+
+
+def writes(num_groups: int) -> tuple[int, int]:
+    """Return how many numbers are written as groups start with prompts of 400 tokens, and end."""
+    cache = SharedPrefixKVCache(1, num_groups, 1, 2, torch.zeros(0))
+    with torch.inference_mode(), WriteCounter() as starting:
+        for row in range(num_groups):
+            cache.start_rows([row], cache.add_prompt(400, (torch.ones(1, 1, 400, 2),) * 2))
+    with WriteCounter() as ending:
+        for row in random.Random(0).sample(range(num_groups), num_groups):
+            cache.clear_row(row)
+    return starting.written, ending.written
+
+
+def test_prompts_start_and_end_in_time_linear_in_groups() -> None:
+    for few, many in zip(writes(16), writes(64), strict=True):
+        assert 3.0 < many / few < 5.0

@@ -99,6 +99,26 @@ def test_microbatches_hold_every_row_once_and_keep_their_budget(
         assert len(group) == 1 or len(build_tree([rows[row] for row in group]).ids) <= max_tokens
 
 
+@pytest.mark.parametrize("num_parts", [2, 4, 8])
+def test_parts_of_an_update_are_equal_runs_of_whole_groups(num_parts: int) -> None:
+    sharing = PrefixSharing(layer_flops=10**9, pair_flops=1, by_segment=True, max_row=None)
+    rows = [np.array([1, 9, group, *range(50), row]) for row in range(4) for group in range(32)]
+    groups = [row % 32 for row in range(128)]
+    passes = sharing.microbatches(rows, max_tokens=10**6, num_parts=num_parts, groups=groups)
+    assert [len(part) for part in passes] == [128 // num_parts] * num_parts
+    assert all(len({groups[row] for row in part}) == 32 // num_parts for part in passes)
+    few = sharing.microbatches(rows[:4], max_tokens=10**6, num_parts=num_parts, groups=[0] * 4)
+    assert len(few) == min(4, num_parts)  # one group alone is torn, or processes would wait
+
+
+def test_a_tree_whose_mask_costs_more_than_it_saves_is_left_out() -> None:
+    sharing = PrefixSharing(layer_flops=10**6, pair_flops=500, by_segment=False, max_row=None)
+    rows = [np.arange(600), np.array([*range(400), *range(600, 800)])]
+    assert sharing.saves_tokens(rows, [[0, 1]], [[0, 1]])
+    dear = sharing._replace(mask_price=4.0)
+    assert not dear.saves_tokens(rows, [[0, 1]], [[0, 1]])
+
+
 def model_of(kind: str, **changes: Any) -> Any:
     """Return a random two-layer model, with fewer heads of keys than of queries where its kind has
     such.

@@ -16,7 +16,12 @@ from fctncalling.algorithms.policy.weight_sync import load_policy_state, policy_
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.training.load_policy import load_policy
 from fctncalling.training.rollouts.ray_rollout import connect_ray
-from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
+from fctncalling.training.rollouts.rollout_backends import (
+    LocalRollout,
+    RolloutRound,
+    merge_shares,
+    round_shares,
+)
 from fctncalling.training.rollouts.worker_pool import RolloutWorker
 from fctncalling.training.run_config import RunConfig
 
@@ -71,6 +76,20 @@ def test_two_workers_play_the_shares_of_one_round_of_the_learner_s_weights(
     assert [row.ids for r in before.episodes for row in r.rows] == [
         row.ids for r in there[0].episodes for row in r.rows
     ]
+
+
+@pytest.mark.parametrize(("groups", "size", "count"), [(16, 8, 4), (7, 3, 2), (2, 8, 4), (5, 1, 2)])
+def test_shares_of_a_round_are_whole_groups_where_there_are_enough(
+    groups: int, size: int, count: int
+) -> None:
+    wanted = RolloutRound(("task",) * groups * size, 0, 1.0, 0, group_size=size)
+    shares = round_shares(wanted, count)
+    assert sorted(number for share in shares for number in share) == [*range(groups * size)]
+    assert max(map(len, shares)) - min(map(len, shares)) <= size
+    holders = [{n // size for n in share} for share in shares]
+    torn = sum(map(len, holders)) > groups
+    assert torn is (groups < count)
+    assert merge_shares(shares, shares) == [*range(groups * size)]  # type: ignore[arg-type]
 
 
 def test_weights_of_another_model_are_refused_by_name(tmp_path: Path) -> None:

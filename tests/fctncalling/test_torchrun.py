@@ -107,3 +107,27 @@ def test_two_processes_play_and_learn_as_one_and_go_on_as_one_after_ctrl_c(
     assert [line["update"] for line in metrics(tmp_path / "cut") if "losses/approx_kl" in line] == [
         *range(1, done + 2)
     ]
+
+
+def test_groups_stay_whole_and_memory_a_process_is_flat_in_2_4_and_8_processes(
+    tmp_path: Path,
+) -> None:
+    script = ROOT / "tests" / "support" / "many_processes.py"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    found: dict[int, list[dict[str, Any]]] = {}
+    for count in (1, 2, 4, 8):
+        command = [sys.executable, str(script), str(tmp_path), str(count)]
+        subprocess.run(command, check=True, env=environment, timeout=900)
+        paths = [tmp_path / f"found_{count}_{rank}.json" for rank in range(count)]
+        found[count] = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    (alone,) = found.pop(1)
+    for of_one in [each for several in found.values() for each in several]:
+        assert of_one["ids"] == alone["ids"]
+        assert of_one["forward_tokens"] == pytest.approx(alone["forward_tokens"], rel=0.03)
+        ours, theirs = (dict(each["metrics"]) for each in (of_one, alone))
+        shared = [each.pop("perf/shared_token_share") for each in (ours, theirs)]
+        assert shared[0] == pytest.approx(shared[1], rel=0.03)
+        assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4)
+    for name in ("growth_mb", "peak_mb"):  # of a broadcast, and of all
+        most = {count: max(each[name] for each in several) for count, several in found.items()}
+        assert max(most.values()) < 1.1 * most[2]

@@ -10,6 +10,7 @@ its own forward, with a 4-D attention mask and position ids; whether it takes th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +49,7 @@ HALF_TOLERANCE = 0.05
 KeysAndValues = tuple[Tensor, Tensor]
 MAX_COST = 0.9  # of the cost of separate rows; nearer to it the estimate could be wrong
 CALL_FLOPS = 4e6  # an attention call of a layer takes as long as so many operations of a product
+MASK_PRICE_ON_GPU = 4.0  # a mask keeps flash attention away; an estimate, which no GPU has measured
 MIN_ROOT_SHARE = 0.5  # a mask over a whole tree costs its square: rows with less in common stay out
 
 
@@ -58,6 +60,7 @@ class PrefixSharing(NamedTuple):
     pair_flops: int  # of attention for a pair of query and key
     by_segment: bool  # without a mask over whole trees
     max_row: int | None  # tokens; in a longer row a sliding window would hide tokens; None: any
+    mask_price: float = 1.0  # of attention with a mask over a tree, for one without
 
     def build_tree(self, rows: Sequence[Ids]) -> PrefixTree:
         """Build the prefix tree of rows, as this model's passes take it."""
@@ -66,29 +69,45 @@ class PrefixSharing(NamedTuple):
         return build_tree(rows, min_root_share=MIN_ROOT_SHARE)
 
     def microbatches(
-        self, rows: Sequence[Ids], *, max_tokens: int, num_parts: int = 1
+        self,
+        rows: Sequence[Ids],
+        *,
+        max_tokens: int,
+        num_parts: int = 1,
+        groups: Sequence[int] | None = None,
     ) -> list[list[int]]:
         """Return microbatches of rows that share prefixes, as row indices.
 
-        Each holds at most max_tokens tokens of its tree (a longer row forms one by itself), and at
-        most a num_parts-th of all. It ends, within its last half, where the next row has least in
-        common with it.
+        Each holds at most max_tokens tokens of its tree (a longer row forms one by itself). It
+        ends, within its last half, where the next row has least in common with it. num_parts: cut
+        the rows first into so many parts of equal size; where there are enough groups (of each row,
+        default: one of its own) no part ends within one, as it would be read twice.
         """
         order = sorted(range(len(rows)), key=lambda row: rows[row].tobytes())
         common = common_prefix_with_previous([rows[row] for row in order])
         new = [len(rows[row]) - shared for row, shared in zip(order, common, strict=True)]
-        limit = min(max_tokens, -(-sum(new) // num_parts))
-        groups, start = list[list[int]](), 0
-        while start < len(order):
-            size, end, middle = len(rows[order[start]]), start + 1, start + 1
-            while end < len(order) and size + new[end] <= limit:
-                size, end = size + new[end], end + 1
-                middle = end if size <= limit // 2 else middle
-            if end < len(order):
-                end = min(range(end, middle - 1, -1), key=lambda row: common[row])
-            groups.append(order[start:end])
-            start = end
-        return groups
+        ends = [
+            place
+            for place in range(1, len(order) + 1)
+            if place == len(order) or not groups or groups[order[place]] != groups[order[place - 1]]
+        ]
+        ends = ends if len(ends) >= num_parts else list(range(1, len(order) + 1))
+        read = np.cumsum([0, *new])
+        wanted = read[-1] * np.arange(1, num_parts) / num_parts
+        cuts = np.abs(read[ends][:, None] - wanted).argmin(0)
+        bounds = [0, *(ends[cut] for cut in cuts), len(order)]
+        passes = list[list[int]]()
+        for start, last in pairwise(bounds):
+            while start < last:
+                size, end, middle = len(rows[order[start]]), start + 1, start + 1
+                while end < last and size + new[end] <= max_tokens:
+                    size, end = size + new[end], end + 1
+                    middle = end if size <= max_tokens // 2 else middle
+                if end < last:
+                    end = min(range(end, middle - 1, -1), key=lambda row: common[row])
+                passes.append(order[start:end])
+                start = end
+        return passes
 
     def may_save_tokens(self, rows: Sequence[Ids], longest: int) -> bool:
         """Whether sharing may save enough tokens of the rows; a quick check.
@@ -128,7 +147,7 @@ class PrefixSharing(NamedTuple):
             return self._cost(tokens, tokens + positions, tokens // BLOCK + len(tree.segments))
         sizes = [end - start for start, end in tree.tree_spans()]
         padded = len(sizes) * max(sizes)
-        return self._cost(padded, padded * max(sizes), 1)
+        return self._cost(padded, self.mask_price * padded * max(sizes), 1)
 
     def _cost(self, tokens: int, pairs: float, calls: int) -> float:
         return tokens + (pairs * self.pair_flops + calls * CALL_FLOPS) / self.layer_flops
@@ -148,6 +167,7 @@ def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
         pair_flops=4 * int(getattr(config, "hidden_size", 1)),
         by_segment=by_segment,
         max_row=_window(config),
+        mask_price=MASK_PRICE_ON_GPU if next(model.parameters()).is_cuda else 1.0,
     )
 
 

@@ -21,7 +21,8 @@ from fctncalling.training.rollouts.rollout_backends import (
     OnEpisode,
     RolloutResult,
     RolloutRound,
-    interleave_episodes,
+    merge_shares,
+    round_shares,
 )
 from fctncalling.training.rollouts.worker_pool import Job, RolloutWorker, WorkerLost, WorkerPool
 from fctncalling.training.run_config import RunConfig
@@ -181,14 +182,12 @@ class RayRollout:
         if job is not None:
             with contextlib.suppress(KeyboardInterrupt), interruption.allow_interrupts():
                 parts = self.pool.finish_job(job, report_part)
-        parts = self.processes.gather(parts)[0]
+        parts = self.processes.broadcast(parts)
         if parts is None:
             raise KeyboardInterrupt  # its weights stay, for a checkpoint
         del self._round_weights[rollout_round]
-        episodes = [part.episodes for part in parts]
-        return RolloutResult.combine(
-            parts, interleave_episodes(episodes, len(rollout_round.task_ids))
-        )
+        shares = round_shares(rollout_round, len(parts))
+        return RolloutResult.combine(parts, merge_shares(shares, [part.episodes for part in parts]))
 
     def start_round(
         self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
@@ -212,10 +211,11 @@ class RayRollout:
 
     def _start(self, rollout_round: RolloutRound) -> None:
         """Submit the shares of a round to the pool."""
-        numbers = range(len(rollout_round.task_ids))
-        count, weights = min(self._count, len(numbers)), self._round_weights[rollout_round]
+        count = min(self._count, len(rollout_round.task_ids))
+        weights = self._round_weights[rollout_round]
         shares = [
-            WorkerShare(weights, rollout_round, numbers[rank::count]) for rank in range(count)
+            WorkerShare(weights, rollout_round, numbers)
+            for numbers in round_shares(rollout_round, count)
         ]
         self._jobs[rollout_round] = (
             self.pool.submit_job(shares) if self.processes.is_first else None

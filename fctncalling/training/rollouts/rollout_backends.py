@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -157,16 +158,18 @@ class LocalRollout:
         on_episode: OnEpisode | None = None,
     ) -> RolloutResult:
         """Play a round and return its episodes; an interrupt of one process ends it in all."""
-        numbers = range(len(rollout_round.task_ids))[self.processes.rank :: self.processes.count]
+        shares = round_shares(rollout_round, self.processes.count)
         local_part: list[EpisodeRecord] | None = None
         with self._engine_running(rollout_round) as engine:
             with contextlib.suppress(KeyboardInterrupt), interruption.allow_interrupts():
-                local_part = self._collect(engine, rollout_round, numbers, on_episode)
+                local_part = self._collect(
+                    engine, rollout_round, shares[self.processes.rank], on_episode
+                )
             parts = [part for part in self.processes.gather(local_part) if part is not None]
         if len(parts) < self.processes.count:
             raise KeyboardInterrupt
         return RolloutResult(
-            interleave_episodes(parts, len(rollout_round.task_ids)),
+            merge_shares(shares, parts),
             *(self.processes.sum(number) for number in engine.token_counts),
         )
 
@@ -252,8 +255,19 @@ class LocalRollout:
         )
 
 
-def interleave_episodes(
-    parts: Sequence[Sequence[EpisodeRecord]], number: int
+def round_shares(rollout_round: RolloutRound, count: int) -> list[list[int]]:
+    """Return `count` shares of a round's episode numbers.
+
+    Whole groups in turn, as each reads its prompt once; episodes where there are fewer groups.
+    """
+    number, size = len(rollout_round.task_ids), rollout_round.group_size
+    unit = size if number >= size * count else 1
+    return [[n for n in range(number) if n // unit % count == rank] for rank in range(count)]
+
+
+def merge_shares(
+    shares: Sequence[Sequence[int]], parts: Sequence[Sequence[EpisodeRecord]]
 ) -> list[EpisodeRecord]:
-    """Interleave episodes of parts in order; each holds every len(parts)-th."""
-    return [parts[n % len(parts)][n // len(parts)] for n in range(number)]
+    """Merge the episodes of a round's shares, in order of their numbers."""
+    episodes = zip(itertools.chain(*shares), itertools.chain(*parts), strict=True)
+    return [episode for _, episode in sorted(episodes, key=lambda numbered: numbered[0])]

@@ -81,8 +81,7 @@ class VllmRollout(LocalRollout):
             self._publish_weights(self.published, rollout_round.version)
         elif self.processes.is_first and policy.adapters is not None:
             self.published.publish(policy.adapters, rollout_round.version)
-        versions: Any = self.processes.gather(self.published.versions)[0]
-        self.published.serve_versions(versions)
+        self.published.serve_versions(self.processes.broadcast(self.published.versions))
         name = self.published.versions[-1].name
         if not self._checked:
             self._check_logprobs(name)
