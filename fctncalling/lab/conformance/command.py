@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         ]
         table = ReportTable("Agreement", ["stratum", "answers", "agreement"], rows)
         wrong = [[name, each.counterexample] for name, each in strata if each.counterexample]
-        _deliver(args, report, report["badge"], table, wrong)
+        deliver(args, report, report["badge"], table, wrong)
         agreed, count = agreement.of()
         return int(agreed < count)
     except (InputError, TaskError, OSError, ValueError, LookupError, *MISSING) as error:
@@ -214,11 +214,11 @@ def _compare_recorded(args: argparse.Namespace, folder: Path, categories: Sequen
     oracle = f"{recorded['package']} {recorded['version']}"
     sentence = f"{total} verdicts of {oracle} compared, {len(different)} differ"
     report = {"compared": total, "different": different}
-    _deliver(args, report, sentence, table, [[words] for words in different[:20]])
+    deliver(args, report, sentence, table, [[words] for words in different[:20]])
     return int(bool(different))
 
 
-def _deliver(
+def deliver(
     args: argparse.Namespace,
     report: dict[str, Any],
     sentence: str,
