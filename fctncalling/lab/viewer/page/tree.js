@@ -42,8 +42,8 @@ function branch(text, members, depth) {
   let at = depth + 1;
   while (members.every((each) => at < each.texts.length && each.texts[at] === members[0].texts[at])) shared.push(members[0].texts[at++]);
   const rest = members.some((each) => each.texts.length > at) ? el("ul", {}, branches(members, at)) : el("ul", {}, leaves(members));
-  return el("li", {}, el("div", { class: "node" }, bar(shareOf(members).rate, 1, shareOf(members).words), el("span", { class: "soft" }, `${members.length}×`),
-    el("code", { title: shared.join("\n") }, shared.join(" ⏵ "))), rest);
+  return el("li", {}, el("div", { class: "node" }, bar(shareOf(members).rate, 1, shareOf(members).words),
+    el("code", { title: shared.join("\n") }, shared.join(" → "))), rest);
 }
 
 function leaves(members) {
