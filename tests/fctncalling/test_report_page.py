@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import torch
 
-from fctncalling.lab.page.report_page import Bar, Link, ReportTable, report_page
+from fctncalling.lab.page.report_page import Bar, Cell, Link, ReportTable, report_page
 from fctncalling.lab.text_environment import TextHistory
 
 HOSTILE = '</td><script>alert(1)</script><img src=x onerror="alert(1)">\'&amp;'
@@ -35,7 +35,7 @@ class _Read(HTMLParser):
 
 
 def test_what_a_model_wrote_is_text_wherever_it_stands() -> None:
-    rows = [[HOSTILE, Bar(2.0, HOSTILE), Link(HOSTILE, HOSTILE)]]
+    rows: list[list[Cell]] = [[HOSTILE, Bar(2.0, HOSTILE), Link(HOSTILE, HOSTILE)]]
     table = ReportTable(HOSTILE, [HOSTILE, "b", HOSTILE], rows, HOSTILE)
     page = report_page(HOSTILE, HOSTILE, [table], kind=HOSTILE, reason=HOSTILE, notes=[HOSTILE])
     history = TextHistory(HOSTILE, torch.tensor([1]))

@@ -208,7 +208,7 @@ def write_report(report: AdaptReport, settings: AdaptSettings) -> None:
     folder = settings.output
     shown = episodes_to_show(report.last.all, NUM_EPISODES)
     _write_episodes(shown, folder)
-    links = [
+    links: list[list[Cell]] = [
         [
             Link(str(each["id"]), f"{EPISODES}.html#e={EPISODES}:{number}"),
             str(each.get("strict_error_type") or each.get("error_type") or "\N{CHECK MARK} solved"),
