@@ -92,6 +92,7 @@ setup(
     package_data={
         "": ["py.typed", "*.json", "*.toml", "tables/*.json", "tables/*.txt", "frames/*.toml"],
         "fctncalling.data": ["embedded/**"],
+        "fctncalling.lab.page": ["style.css"],
         "fctncalling.lab.viewer": ["page/*"],
     },
     py_modules=["train_fctncalling", "evaluate_fctncalling"],

@@ -33,19 +33,27 @@ class OpenPage:
     """A page in a tab: its errors, whatever it loaded, and shorthands."""
 
     def __init__(
-        self, browser: Any, path: Path, *, width: int = 1280, scheme: str = "light", at: str = ""
+        self,
+        browser: Any,
+        path: Path,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        scheme: str = "light",
+        at: str = "",
+        ready: str = "html[data-ready]",
     ) -> None:
         self.errors: list[str] = []
         self.requests: list[str] = []
         self._context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme
+            viewport={"width": width, "height": height}, color_scheme=scheme
         )
         self.tab = self._context.new_page()
         self.tab.on("console", self._log)
         self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
         self.tab.on("request", lambda request: self.requests.append(request.url))
         self.tab.goto(f"{path.as_uri()}{at}")
-        self.tab.wait_for_selector("html[data-ready]", timeout=60_000)
+        self.tab.wait_for_selector(ready, timeout=60_000)
 
     def _log(self, message: Any) -> None:
         if message.type == "error":

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,11 @@ from sample_runs import sample_contents, shifted_mask, tool_text_in_the_loss, wr
 
 from evaluate_fctncalling import main as evaluate
 from fctncalling.data.bfcl import embedded_path
+from fctncalling.lab.adapt.played import StageAnswers
+from fctncalling.lab.adapt.report import AdaptReport, write_report
+from fctncalling.lab.conformance.command import deliver
+from fctncalling.lab.page.report_page import Bar, ReportTable
+from fctncalling.lab.text_environment import TextHistory
 from train_fctncalling import main as train
 
 pytestmark = pytest.mark.prove
@@ -103,7 +109,9 @@ def test_tokens_formulas_and_the_five_algorithms(browser: Any, pages: dict[str, 
         own = page.value("page.data.credit")
         shown = page.text(f'#detail [data-algebra="{own}"]').replace("\N{MINUS SIGN}", "-")
         assert f"{raw:.6g}"[:7] in shown
-        assert page.count("#detail [data-algebra]") == 6  # what the loss took, and five algorithms
+        rows = page.value("Object.keys(chosenEpisode().lanes.credit)")
+        assert {own, "TPPO", "POAD", "NTPO", "APPO", "GRPO"} == set(rows)
+        assert page.count("#detail [data-algebra]") == len(rows)
         page.tab.click("#compare")
         assert page.count('[data-algorithm="NTPO"]') == page.count(".tok.acted")
 
@@ -334,6 +342,54 @@ def test_alarms_and_left_out_episodes_lead_to_examples(browser: Any, tmp_path: P
         page.tab.click("main [data-open]")
         assert "the tool server died" in page.text(".verdict")
         assert "<b>not</b> removed" in page.value("page.byId.get('train_000003:2').message")
+
+
+def _reports(folder: Path) -> dict[str, Path]:
+    """Write the pages of adapt, conformance and a text history, with hostile texts in them."""
+    hostile = "<img src=x onerror=alert(1)>"
+    answers = [
+        {"id": f"{category} {hostile}", "category": category, "strict_valid": at % 2 == 0}
+        | {
+            "steps": [],
+            "ground_truth": [{hostile: {"x": [1]}}] if category != "irrelevance" else [],
+        }
+        for at in range(40)
+        for category in ("simple_python", "irrelevance")
+    ]
+    (folder / "work").mkdir()
+    played = {"before": StageAnswers(answers, []), "after": StageAnswers(answers, [])}
+    report = AdaptReport(hostile, played, {}, told=[hostile])
+    write_report(report, SimpleNamespace(output=folder))  # type: ignore[arg-type]
+    scored = SimpleNamespace(json=None, page=folder / "conformance.html", scorer=hostile, parser="")
+    table = ReportTable("Agreement", ["stratum", "agreement"], [[hostile, Bar(0.9, "90 %")]])
+    deliver(scored, {}, f"90 % {hostile}", table, [[hostile, hostile]])  # type: ignore[arg-type]
+    (folder / "history.html").write_text(TextHistory(hostile, [1]).to_html())
+    names = ("report", "conformance", "history", "episodes")
+    return {name: folder / f"{name}.html" for name in names}
+
+
+def test_every_report_opens_with_its_sentence_in_sight(
+    browser: Any, pages: dict[str, Path], tmp_path: Path
+) -> None:
+    """On a desk and on a telephone, light and dark; OpenPage wants no error and nothing loaded."""
+    shots = Path(os.environ.get("FCTNCALLING_SCREENSHOTS", tmp_path / "shots"))
+    shots.mkdir(parents=True, exist_ok=True)
+    runs = [str(pages[name].parent / name) for name in ("main", "grpo")]
+    assert evaluate(["view", *runs, "--output", str(tmp_path / "compared.html")]) == 0
+    found = {**_reports(tmp_path), "main": pages["main"], "compared": tmp_path / "compared.html"}
+    for name, path in found.items():
+        for width, height in ((1280, 800), (390, 844)):
+            for scheme in ("light", "dark"):
+                size: dict[str, Any] = {"width": width, "height": height, "scheme": scheme}
+                with OpenPage(browser, path, ready=".sentence", **size) as page:
+                    box = page.tab.locator(".sentence").bounding_box()
+                    assert box is not None
+                    assert box["y"] + box["height"] < height / 2, name
+                    assert page.value("document.documentElement.scrollWidth") <= width, name
+                    assert page.count("img") == 0
+                    ratio, where = page.value(CONTRAST)
+                    assert ratio >= 4.5, (name, where)
+                    page.tab.screenshot(path=shots / f"{name}_{width}_{scheme}.png")
 
 
 def test_compared_runs_stand_side_by_side(browser: Any, pages: dict[str, Path]) -> None:

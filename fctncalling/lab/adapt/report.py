@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from fctncalling.lab.adapt.adapt_settings import AdaptSettings
 from fctncalling.lab.adapt.played import (
@@ -21,7 +21,9 @@ from fctncalling.lab.adapt.played import (
 )
 from fctncalling.lab.adapt.stage import CUT_SHORT, StageCost
 from fctncalling.lab.adapt.task_files import run_command_in_process
+from fctncalling.lab.page.report_page import Bar, Cell, Link, ReportTable, report_page
 
+Counts = TypeVar("Counts")
 NUM_EPISODES = 20
 GATE_POINTS = 5.0
 FEW_DECLINES = 20
@@ -36,7 +38,10 @@ class Gate(NamedTuple):
 
     may_ship: bool
     why: str
-    kind: str = "no"  # "yes", "no" or "unclear": the colour of its bar
+    kind: str = "no"  # "yes", "no" or "unclear"
+
+
+COLOURS = {"yes": "good", "no": "bad", "unclear": "warn"}  # of a gate's kind
 
 
 class ChoiceRecall(NamedTuple):
@@ -137,66 +142,49 @@ class AdaptReport:
             "costs": {name: asdict(cost) for name, cost in self.costs.items()},
         }
 
+    def sentence(self) -> str:
+        """Return the result in one line: calls and declining, before and after, and the gate."""
+        names = list(self.played)
+        ends = names if len(names) < 2 else [names[0], names[-1]]
+        rates = [
+            " \N{RIGHTWARDS ARROW} ".join("{} of {}".format(*count(name)) for name in ends)
+            for count in (self.calling, self.declining)
+        ]
+        gate = self.gate()
+        decision = "ship" if gate.may_ship else {"no": "do not ship"}.get(gate.kind, "not decided")
+        decision = decision if len(names) > 1 else "nothing was trained"
+        return f"{rates[0]} requests right; declining {rates[1]}; {decision}"
+
     def tables(self) -> list[ReportTable]:
         """Return the tables of the page."""
-        counts = {name: CallCounts.of(both.all) for name, both in self.played.items()}
+        calls = self._by_stage(lambda both: CallCounts.of(both.all))
+        own, held_out = "your own test (--test)", "held-out tasks"
+        overall = self._by_stage(
+            lambda both: {own: _solved(both.test), held_out: _solved(both.held_out)}
+        )
+        tests = self._by_stage(lambda both: solved_and_asked_counts(both.test))
+        others = self._by_stage(lambda both: solved_and_asked_counts(both.held_out))
+        functions = {name: _pairs(of.right, of.expected) for name, of in calls.items()}
+        values = {name: _pairs(of.right_values, of.required_values) for name, of in calls.items()}
+        mistaken = list(calls.values())[-1].confusions.most_common(40)
+        heads = ["should call", "called", "times"]
+        said = "Of the values that a request says, those that were given right."
+        solved = "Solved with nothing forgiven, with 95 % intervals."
         return [
-            self._overall_table(),
-            *self._category_tables(),
-            self._function_table(counts),
-            self._parameter_table(counts),
-            self._mistaken_table(counts),
+            _rates_table("All tasks", "", overall, solved),
+            _rates_table("Your own test (--test)", "category", tests),
+            _rates_table("Held-out tasks", "category", others),
+            _rates_table("By function", "function", functions, "Calls right in every argument."),
+            _rates_table("By parameter", "parameter", values, said),
+            ReportTable("Mistaken for", heads, [[*pair, str(count)] for pair, count in mistaken]),
             self._cost_table(),
         ]
 
-    def _overall_table(self) -> ReportTable:
-        rows: list[Row] = []
-        for title, kind in (("your own test", "test"), ("held-out tasks", "held_out")):
-            played = [getattr(both, kind) for both in self.played.values()]
-            if any(played):
-                rows.append([title, *(Rate(*_solved(answers)) for answers in played)])
-        text = "Solved with nothing forgiven, with 95 % intervals."
-        return ReportTable("All tasks", ["", *self.played], rows, text)
-
-    def _category_tables(self) -> list[ReportTable]:
-        found: list[ReportTable] = []
-        for title, kind in (("Your own test (--test)", "test"), ("Held-out tasks", "held_out")):
-            played = {name: getattr(both, kind) for name, both in self.played.items()}
-            rates = {name: solved_and_asked_counts(answers) for name, answers in played.items()}
-            names = list(dict.fromkeys(each for one in rates.values() for each in one))
-            rows: list[Row] = [
-                [name, *(Rate(*one.get(name, (0, 0))) for one in rates.values())] for name in names
-            ]
-            if rows:
-                found.append(ReportTable(title, ["category", *rates], rows))
-        return found
-
-    def _function_table(self, counts: Mapping[str, CallCounts]) -> ReportTable:
-        names = sorted({name for each in counts.values() for name in each.expected})
-        rows: list[Row] = []
-        for name in names:
-            pairs = ((each.right[name], each.expected[name]) for each in counts.values())
-            rows.append([name, *(Rate(*pair) for pair in pairs)])
-        text = "Calls right in every argument."
-        return ReportTable("By function", ["function", *counts], rows, text)
-
-    def _parameter_table(self, counts: Mapping[str, CallCounts]) -> ReportTable:
-        keys = sorted({key for each in counts.values() for key in each.required_values})
-        rows: list[Row] = []
-        for key in keys:
-            pairs = ((one.right_values[key], one.required_values[key]) for one in counts.values())
-            rows.append([".".join(key), *(Rate(*pair) for pair in pairs)])
-        text = "Of the values that a request says, those that were given right."
-        return ReportTable("By parameter", ["parameter", *counts], rows, text)
-
-    def _mistaken_table(self, counts: Mapping[str, CallCounts]) -> ReportTable:
-        last = list(counts.values())[-1]
-        rows: list[Row] = [[*pair, str(count)] for pair, count in last.confusions.most_common(40)]
-        return ReportTable("Mistaken for", ["should call", "called", "times"], rows)
+    def _by_stage(self, count: Callable[[StageAnswers], Counts]) -> dict[str, Counts]:
+        return {name: count(both) for name, both in self.played.items()}
 
     def _cost_table(self) -> ReportTable:
-        costs = list(self.costs.values())
-        rows: list[Row] = [
+        rows = [
             [
                 name,
                 f"{cost.cpu_seconds:.0f}",
@@ -206,6 +194,7 @@ class AdaptReport:
             ]
             for name, cost in self.costs.items()
         ]
+        costs = list(self.costs.values())
         total = [sum(each.cpu_seconds for each in costs), sum(self.planned.values())]
         total.append(sum(each.wall_seconds for each in costs))
         peak = max((each.peak_memory_gb for each in costs), default=0.0)
@@ -219,11 +208,22 @@ def write_report(report: AdaptReport, settings: AdaptSettings) -> None:
     folder = settings.output
     shown = episodes_to_show(report.last.all, NUM_EPISODES)
     _write_episodes(shown, folder)
-    links = [
-        (f"{EPISODES}.html#e={EPISODES}:{number}", _told(each), bool(each["strict_valid"]))
+    links: list[list[Cell]] = [
+        [
+            Link(str(each["id"]), f"{EPISODES}.html#e={EPISODES}:{number}"),
+            str(each.get("strict_error_type") or each.get("error_type") or "\N{CHECK MARK} solved"),
+        ]
         for number, each in enumerate(shown, 1)
     ]
-    text = adapt_report_html(report.title, report.gate(), report.tables(), links, report.told)
+    gate = report.gate()
+    text = report_page(
+        report.title,
+        report.sentence(),
+        [*report.tables(), ReportTable("Episodes", ["task", "outcome"], links)],
+        kind=COLOURS[gate.kind],
+        reason=gate.why,
+        notes=report.told,
+    )
     (folder / "report.html").write_text(text, encoding="utf-8")
     record = json.dumps(report.record(), indent=1)
     (folder / "report.json").write_text(record, encoding="utf-8")
@@ -252,91 +252,23 @@ def _write_episodes(shown: Sequence[Mapping[str, Any]], folder: Path) -> None:
         run_command_in_process([*words, "--allow_task_tools"])
 
 
-def _told(answer: Mapping[str, Any]) -> str:
-    error = answer.get("strict_error_type") or answer.get("error_type")
-    return f"{answer['id']}: {error or 'solved'}"
+def _pairs(right: Counter[Any], asked: Counter[Any]) -> dict[str, tuple[int, int]]:
+    """Return (right, asked) by name; a parameter's name is "function.parameter"."""
+    names = {key: key if isinstance(key, str) else ".".join(key) for key in sorted(asked)}
+    return {name: (right[key], asked[key]) for key, name in names.items()}
 
 
-STYLE = """
-:root { color-scheme: light dark; --line: #dfe3e8; --soft: #5b6673; --accent: #2374b8;
-  --yes: #1b7f4d; --no: #b3261e; --unclear: #8a5a00; }
-@media (prefers-color-scheme: dark) { :root { --line: #2f3843; --soft: #9aa7b5; --accent: #6cb4f5;
-  --yes: #58c48b; --no: #ff8a80; --unclear: #e9b44c; } }
-body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem;
-  font: 14px/1.5 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-h1 { font-size: 20px; } h2 { font-size: 16px; margin-bottom: .2rem; }
-a { color: var(--accent); } p, summary { color: var(--soft); }
-table { border-collapse: collapse; margin: .5rem 0 1.5rem; }
-th, td { text-align: left; padding: .2rem .9rem .2rem 0; border-bottom: 1px solid var(--line);
-  font-variant-numeric: tabular-nums; }
-td > i { display: inline-block; width: 5rem; height: .6rem; margin-right: .5rem;
-  background: linear-gradient(90deg, var(--accent) var(--share), var(--line) var(--share)); }
-.gate { padding: .6rem 1rem; border-left: .4rem solid; color: inherit; }
-.no { border-color: var(--no); } .yes { border-color: var(--yes); }
-.unclear { border-color: var(--unclear); }
-"""
+def _rates_table(
+    title: str, head: str, counts: Mapping[str, Mapping[str, tuple[int, int]]], text: str = ""
+) -> ReportTable:
+    """Return a table of (solved, asked): a column for each stage, a row for each name."""
+    names = dict.fromkeys(name for stage in counts.values() for name in stage)
+    asked = [name for name in names if any(stage[name][1] for stage in counts.values())]
+    rows: list[list[Cell]] = [
+        [name, *(_bar(*stage[name]) for stage in counts.values())] for name in asked
+    ]
+    return ReportTable(title, [head, *counts], rows, text)
 
 
-class Rate(NamedTuple):
-    """Cell of a table: a share of solved tasks, drawn as a bar."""
-
-    solved: int
-    asked: int
-
-    def html(self) -> str:
-        """Return the cell's content as HTML."""
-        share = 100 * self.solved / self.asked if self.asked else 0
-        bar = f'<i style="--share:{share:.0f}%"></i>' if self.asked else ""
-        return bar + escape(rate_with_interval(*self))
-
-
-Row = Sequence[str | Rate]
-
-
-@dataclass(frozen=True)
-class ReportTable:
-    """Table of the page."""
-
-    title: str
-    heads: Sequence[str]
-    rows: Sequence[Row]
-    text: str = ""
-
-    def html(self) -> str:
-        """Return the table as HTML; a line where it is empty."""
-        title = f"<h2>{escape(self.title)}</h2>\n"
-        if not self.rows:
-            return f"{title}<p>None.</p>\n"
-        heads = "".join(f'<th scope="col">{escape(each)}</th>' for each in self.heads)
-        rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in self.rows)
-        text = f"<p>{escape(self.text)}</p>\n" if self.text else ""
-        return f"{title}{text}<table>\n<tr>{heads}</tr>\n{rows}</table>\n"
-
-
-def _cell(content: str | Rate) -> str:
-    return f"<td>{content.html() if isinstance(content, Rate) else escape(content)}</td>"
-
-
-def adapt_report_html(
-    title: str,
-    gate: Gate,
-    tables: Sequence[ReportTable],
-    links: Sequence[tuple[str, str, bool]],
-    notes: Sequence[str],
-) -> str:
-    """Return the page; it loads nothing. `links` are (address, text, whether it was solved)."""
-    episodes = "".join(
-        f'<li>{"✓" if solved else "✗"} <a href="{escape(address)}">{escape(text)}</a></li>\n'
-        for address, text, solved in links
-    )
-    first, *others = (each.html() for each in tables)
-    listed = "".join(f"<li>{escape(each)}</li>\n" for each in notes)
-    more = f"<h2>Notes</h2>\n<ul>\n{listed}</ul>\n" if notes else ""
-    return (
-        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width">\n<title>{escape(title)}</title>\n'
-        f"<style>{STYLE}</style>\n<h1>{escape(title)}</h1>\n"
-        f'<p class="gate {gate.kind}">{escape(gate.why)}</p>\n'
-        f"{first}{more}{''.join(others)}"
-        f"<h2>Episodes</h2>\n<ul>\n{episodes}</ul>\n</html>\n"
-    )
+def _bar(solved: int, asked: int) -> Bar:
+    return Bar(solved / max(1, asked), rate_with_interval(solved, asked))

@@ -45,6 +45,7 @@ from fctncalling.lab.conformance.recorded import compare_category, load_recorded
 from fctncalling.lab.conformance.scorer_process import ScorerProcess, ScorerTimeLimits
 from fctncalling.lab.conformance.written_answers import AnswerWriter, WrittenScorer
 from fctncalling.lab.import_bfcl import manifest
+from fctncalling.lab.page.report_page import Bar, Cell, ReportTable, report_page
 
 SELF = "self"
 
@@ -78,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     total = ScorerTimeLimits.total_s
     add("--time_limit", float, "S", "seconds for all answers; default: %(default)s", total)
     add("--json", Path, "FILE", "write the report there, too")
+    add("--page", Path, "FILE", "write it as an HTML page, too")
     spelled = "of functions' names in the answers; default: keep"
     add("--handler", str, "NAME", "of ours in whose form the answers are written; default: BFCL's")
     parser.add_argument("--dots", choices=SPELLINGS, default="auto", help=spelled)
@@ -91,15 +93,21 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(f"--answers: got {args.answers}, expected at least 1")
         categories = chosen_categories(folder, args.category, _note)
         if args.recorded:
-            return _compare_recorded(folder, categories, args.json)
+            return _compare_recorded(args, folder, categories)
         agreement = (_parsed if args.parser else _agreement)(args, folder, categories)
         report = _report(args, categories, agreement)
-        _write(args.json, report)
+        strata = agreement.sorted_strata()
+        rows: list[list[Cell]] = [
+            [name, str(each.count), Bar(each.agreement, agreement_percent(each))]
+            for name, each in strata
+        ]
+        table = ReportTable("Agreement", ["stratum", "answers", "agreement"], rows)
+        wrong = [[name, each.counterexample] for name, each in strata if each.counterexample]
+        deliver(args, report, report["badge"], table, wrong)
+        agreed, count = agreement.of()
+        return int(agreed < count)
     except (InputError, TaskError, OSError, ValueError, LookupError, *MISSING) as error:
         return print_error(error)
-    _print_report(agreement, report["badge"])
-    agreed, count = agreement.of()
-    return int(agreed < count)
 
 
 def _note(text: str) -> None:
@@ -192,26 +200,7 @@ def _report(
     }
 
 
-def _write(path: Path | None, report: dict[str, Any]) -> None:
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as partial:
-            partial.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
-
-
-def _print_report(agreement: Agreement, badge: str) -> None:
-    rows = [["stratum", "answers", "agreement"]]
-    rows += [
-        [name, str(each.count), agreement_percent(each)] for name, each in agreement.sorted_strata()
-    ]
-    print(align_rows(rows))
-    for name, each in agreement.sorted_strata():
-        if each.counterexample:
-            print(f"\n{name}: {each.counterexample}")
-    print(f"\n{badge}")
-
-
-def _compare_recorded(folder: Path, categories: Sequence[str], path: Path | None) -> int:
+def _compare_recorded(args: argparse.Namespace, folder: Path, categories: Sequence[str]) -> int:
     """Compare our verdicts with the recorded ones; return 0, or 1 where some differ."""
     recorded = load_recorded_verdicts()
     results = [
@@ -220,12 +209,42 @@ def _compare_recorded(folder: Path, categories: Sequence[str], path: Path | None
     ]
     total = sum(each.compared for each in results)
     different = [words for each in results for words in each.different]
-    _write(path, {"compared": total, "different": different})
-    rows = [["category", "verdicts", "different"]]
-    rows += [[each.category, str(each.compared), str(len(each.different))] for each in results]
-    print(align_rows(rows))
-    for words in different[:20]:
-        print(f"\n{words}")
+    rows = [[each.category, str(each.compared), str(len(each.different))] for each in results]
+    table = ReportTable("Verdicts", ["category", "verdicts", "different"], rows)
     oracle = f"{recorded['package']} {recorded['version']}"
-    print(f"\n{total} verdicts of {oracle} compared, {len(different)} differ")
+    sentence = f"{total} verdicts of {oracle} compared, {len(different)} differ"
+    report = {"compared": total, "different": different}
+    deliver(args, report, sentence, table, [[words] for words in different[:20]])
     return int(bool(different))
+
+
+def deliver(
+    args: argparse.Namespace,
+    report: dict[str, Any],
+    sentence: str,
+    table: ReportTable,
+    wrong: Sequence[Sequence[str]],
+) -> None:
+    """Print the report, and write it as JSON and as a page."""
+    if args.json is not None:
+        _write(args.json, json.dumps(report, indent=2) + "\n")
+    if args.page is not None:
+        differing = ReportTable(
+            "First answers that differ", [""] * len(wrong[:1] and wrong[0]), wrong
+        )
+        kind = "bad" if wrong else "good"
+        title = f"Conformance of {args.scorer or args.parser or 'the recorded verdicts'}"
+        _write(args.page, report_page(title, sentence, [table, differing], kind=kind))
+    cells = [
+        [cell.text if isinstance(cell, Bar) else str(cell) for cell in row] for row in table.rows
+    ]
+    print(align_rows([list(table.heads), *cells]))
+    for row in wrong:
+        print(f"\n{': '.join(row)}")
+    print(f"\n{sentence}")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as partial:
+        partial.write_text(text, "utf-8")

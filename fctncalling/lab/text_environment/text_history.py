@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fctncalling.envs.episode.transcript import escape_unprintable
+from fctncalling.lab.page.html_page import html_page
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -177,18 +178,6 @@ REWARD = Style("Reward", "#000000 on #ffc4ff", "#ffc4ff")
 CONTEXT = 8  # tokens before one that are decoded with it: a character has four bytes at most
 STYLES = (PROMPT, SYSTEM, MODEL, REWARD)
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Episode</title><style>
-body {{ font: 14px/1.6 ui-monospace, "DejaVu Sans Mono", monospace; margin: 1.5em; \
-color: #111; background: #fff; }}
-.text {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
-.token {{ border: 1px solid #0003; border-radius: 3px; margin: 1px; padding: 0 2px; \
-display: inline-block; }}
-{classes}
-</style></head><body><div class="text">{body}</div>
-<p><span class="reward">Reward: {reward}</span>{ending}</p><p>{legend}</p></body></html>
-"""
-
 
 def console_or_default(console: Console | None) -> Console:
     """Return the given console, or one on stdout.
@@ -247,24 +236,20 @@ def legend() -> Text:
 
 def to_html(history: TextHistory, tokenizer: Any = None) -> str:
     """Return an HTML page of the episode's text, or of its tokens if a tokenizer is given."""
-    pieces = (
-        f'<span class="token {style.label.lower()}" title="{tip}">{html.escape(words)}</span>'
-        if tip
-        else f'<span class="{style.label.lower()}">{html.escape(words)}</span>'
-        for words, style, tip in styled_pieces(history, tokenizer)
-        if words or tip
-    )
-    return _PAGE.format(
-        classes="\n".join(
-            f".{style.label.lower()} {{ background: {style.background}; }}" for style in STYLES
-        ),
-        body="".join(pieces),
-        reward=html.escape(_reward(history)),
-        ending=html.escape(_ending(history)),
-        legend=" ".join(
-            f'<span class="{style.label.lower()}">{style.label}</span>' for style in STYLES
-        ),
-    )
+    pieces = styled_pieces(history, tokenizer)
+    spans = (_span(words, style, tip) for words, style, tip in pieces if words or tip)
+    keys = " ".join(_span(style.label, style) for style in STYLES)
+    reward = html.escape(f"Reward: {_reward(history)}{_ending(history)}")
+    head = f'<h1>Episode</h1><p class="sentence">{reward}</p>'
+    said = f'<p class="said">{"".join(spans)}</p><p>{keys}</p>'
+    return html_page("Episode", f'<div class="sheet report">{head}\n{said}</div>')
+
+
+def _span(text: str, style: Style, tip: str = "") -> str:
+    colours = f"background: {style.background}; color: #000"
+    shape = "tok" if tip else style.label.lower()
+    title = html.escape(tip)
+    return f'<span class="{shape}" title="{title}" style="{colours}">{html.escape(text)}</span>'
 
 
 def token_text(tokenizer: Any, ids: Sequence[int], position: int) -> str:

@@ -3,7 +3,8 @@
 Face: `load_run`, `page_data`, `compared_runs`, `write_page`.
 """
 
-from fctncalling.lab.viewer.page_data import compared_runs, page_data
+from fctncalling.lab.viewer.compared_runs import compared_runs
+from fctncalling.lab.viewer.page_data import page_data
 from fctncalling.lab.viewer.page_file import write_page
 from fctncalling.lab.viewer.run_files import ViewError, load_run
 

@@ -109,7 +109,8 @@ def _make(args: argparse.Namespace, output: Path) -> int:
         files = ["--input", str(loaded.episodes_file.resolve())]
         data["replay"] = shlex.join(["fctncalling", "replay", *files, *task_of.replay_flags()])
     if len(paths) > 1:
-        data["compared"] = compared_runs([loaded, *(_loaded(args, path) for path in paths[1:])])
+        compared = compared_runs([loaded, *(_loaded(args, path) for path in paths[1:])])
+        data |= {"compared": compared, "sentence": compared["sentence"]}
     size = write_page(output, data)
     for note in filter(None, [*loaded.notes, task_of.refusal]):
         print(f"note: {note}", file=sys.stderr)

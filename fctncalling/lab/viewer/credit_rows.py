@@ -6,7 +6,7 @@ The loss takes an algorithm's estimate as it is, or compared with a group baseli
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +20,6 @@ from fctncalling.lab.viewer.token_lanes import EpisodeLanes, bootstrap_values, r
 if TYPE_CHECKING:
     from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
 
-Floats = NDArray[np.float32]
 Settings = Mapping[str, Any]
 """gamma, lam, lam_value, gamma_token, lam_token, group_std, group_credit: a token file's header."""
 
@@ -30,18 +29,6 @@ Terms = list[list[float]]
 """Numbers of a baseline's formula, of each action (see `_terms`)."""
 
 
-class ActedEpisode(NamedTuple):
-    """The N acted tokens of an episode in order of time."""
-
-    rewards: Floats  # (N,)
-    values: Floats  # (N,), NaN without critic
-    ends_action: NDArray[np.bool_]  # (N,)
-    bootstrap: float  # critic's value after the last token, 0 if terminated
-    group: Hashable  # equal for episodes that a baseline compares
-    states: Sequence[str] = ()  # of the state before each action, equal for equal ones of a group
-    lam: Floats | None = None  # (N,) lambda behind each token; None: the file's one for all
-
-
 class Credit(NamedTuple):
     """An estimate's numbers of one episode's acted tokens, (N,) each, before whitening."""
 
@@ -49,6 +36,12 @@ class Credit(NamedTuple):
     deltas: NDArray[np.float64]  # one-step temporal differences; GRPO: as the advantages
     targets: NDArray[np.float64]
     terms: Terms  # of the group baseline; empty without one
+
+    def followed_by(self, other: Credit) -> Credit:
+        """Return the credit of an episode that another part follows."""
+        pairs = zip(self[:3], other[:3], strict=True)
+        advantages, deltas, targets = map(np.concatenate, pairs)
+        return Credit(advantages, deltas, targets, self.terms + other.terms)
 
 
 class CreditRows(NamedTuple):
@@ -68,43 +61,66 @@ class CreditRows(NamedTuple):
         return self.rows.get(self.own)
 
 
-def compute_credit(
-    name: str, episodes: Sequence[ActedEpisode], settings: Settings, baseline: str = "none"
-) -> list[Credit] | None:
+class Part(NamedTuple):
+    """Trajectory that was learned from: the acted tokens of an episode, or of a role in it."""
+
+    episode: int
+    number: int  # in the episode
+    places: NDArray[np.int64]  # (N,) in the file's token arrays
+    bootstrap: float  # critic's value after the last token, 0 if terminated
+
+
+def credit_of_lanes(
+    name: str,
+    tokens: TokenFile,
+    lanes: Sequence[EpisodeLanes],
+    settings: Settings,
+    baseline: str = "none",
+) -> list[Credit | None] | None:
     """Return each episode's credit by an algorithm, compared with a group baseline.
 
-    None if the algorithm needs a critic and there is none.
+    None for one not learned from; in place of all if the algorithm needs a critic and there is
+    none.
     """
     from fctncalling.algorithms.config import TrainConfig  # late, as all that brings torch
     from fctncalling.algorithms.group_baseline import GROUP_BASELINES
     from fctncalling.algorithms.ppo import ALGORITHMS
 
-    no_critic = any(np.isnan(each.values).any() or np.isnan(each.bootstrap) for each in episodes)
+    parts = [
+        Part(index, number, lane.acted[part], bootstrap)
+        for index, lane in enumerate(lanes)
+        if lane.learned
+        for number, (part, bootstrap) in enumerate(
+            zip(lane.parts, bootstrap_values(tokens, index, lane), strict=True)
+        )
+    ]
+    no_critic = any(
+        np.isnan(tokens.values[part.places]).any() or np.isnan(part.bootstrap) for part in parts
+    )
     if name != "GRPO" and no_critic:
         return None
-    if not episodes:
-        return []
+    if not parts:
+        return [None] * len(lanes)
     known = {key: settings[key] for key in _SETTINGS if key in settings}
     config = TrainConfig(algorithm_name=name, **known)
     one_step = replace(config, lam=0.0, lam_token=0.0, lam_value=None)
-    trajectories = _padded(episodes, by_token=config.lam is None)
+    trajectories = _padded(tokens, parts, by_token=config.lam is None)
     estimate = plain = ALGORITHMS[name].estimate(trajectories, config)
-    states = [each.states for each in episodes]
-    terms: list[Terms] = [[] for _ in episodes]
+    states = [
+        [str(each) for each in tokens.episodes[part.episode].get("states", ())] for part in parts
+    ]
+    terms: list[Terms] = [[] for _ in parts]
     if baseline in GROUP_BASELINES:
         estimate = GROUP_BASELINES[baseline](plain, trajectories, states, config.resolved_gamma)
         terms = _terms(baseline, plain, trajectories, states, config.resolved_gamma)
     deltas = ALGORITHMS[name].estimate(trajectories._replace(lam=None), one_step).advantages
-    found = zip(estimate.advantages, deltas, estimate.returns, strict=True)
-    lengths = [len(each.rewards) for each in episodes]
-    numbers = [
-        [each[:length].double().numpy() for each in of_episode]
-        for of_episode, length in zip(found, lengths, strict=True)
-    ]
-    return [
-        Credit(advantages, one_steps, targets, of_actions)
-        for (advantages, one_steps, targets), of_actions in zip(numbers, terms, strict=True)
-    ]
+    found: list[Credit | None] = [None] * len(lanes)
+    rows = zip(parts, estimate.advantages, deltas, estimate.returns, terms, strict=True)
+    for part, *numbers, of_actions in rows:
+        own = [row[: len(part.places)].double().numpy() for row in numbers]
+        credit, before = Credit(own[0], own[1], own[2], of_actions), found[part.episode]
+        found[part.episode] = before.followed_by(credit) if before else credit
+    return found
 
 
 def _terms(
@@ -131,71 +147,27 @@ def _terms(
     return [[] for _ in counts]  # one of a user's own: its numbers, but no formula
 
 
-def _padded(episodes: Sequence[ActedEpisode], *, by_token: bool) -> Trajectories:
-    """Return the episodes as the trainer's own, padded at their ends; by_token: lambda, too."""
+def _padded(tokens: TokenFile, parts: Sequence[Part], *, by_token: bool) -> Trajectories:
+    """Return the parts as the trainer's own, padded at their ends; by_token: lambda, too."""
     import torch
     from torch.nn.utils.rnn import pad_sequence
 
     from fctncalling.algorithms.algorithm import Trajectories
 
-    def rows(arrays: Sequence[NDArray[Any]]) -> torch.Tensor:
-        return pad_sequence([torch.from_numpy(np.array(each)) for each in arrays], batch_first=True)
+    def rows(field: NDArray[Any]) -> torch.Tensor:
+        own = [torch.from_numpy(field[part.places]) for part in parts]
+        return pad_sequence(own, batch_first=True)
 
-    groups = {group: number for number, group in enumerate({each.group for each in episodes})}
+    keys = [(tokens.episodes[part.episode]["group"], part.number) for part in parts]
+    groups = {group: number for number, group in enumerate(set(keys))}
     return Trajectories(
-        rewards=rows([each.rewards for each in episodes]),
-        values=rows([each.values for each in episodes]),
-        acted=rows([np.ones(len(each.rewards), dtype=bool) for each in episodes]),
-        ends_action=rows([each.ends_action for each in episodes]),
-        bootstrap=torch.tensor([each.bootstrap for each in episodes], dtype=torch.float32),
-        group=torch.tensor([groups[each.group] for each in episodes]),
-        lam=rows([each.lam for each in episodes if each.lam is not None]) if by_token else None,
-    )
-
-
-def learned_trajectories(tokens: TokenFile, lanes: Sequence[EpisodeLanes]) -> list[ActedEpisode]:
-    """Return what credit is computed from: the trajectories that were learned from."""
-    return [
-        ActedEpisode(
-            rewards=tokens.rewards[each.acted[part]],
-            values=tokens.values[each.acted[part]],
-            lam=tokens.lam[each.acted[part]],
-            ends_action=tokens.ends_action[each.acted[part]],
-            bootstrap=bootstrap,
-            group=(tokens.episodes[index]["group"], number),
-            states=[str(state) for state in tokens.episodes[index].get("states", ())],
-        )
-        for index, each in enumerate(lanes)
-        if each.learned
-        for number, (part, bootstrap) in enumerate(
-            zip(each.parts, bootstrap_values(tokens, index, each), strict=True)
-        )
-    ]
-
-
-def credit_of_lanes(
-    name: str,
-    tokens: TokenFile,
-    lanes: Sequence[EpisodeLanes],
-    settings: Settings,
-    baseline: str = "none",
-) -> list[Credit | None] | None:
-    """Return each episode's credit, as `compute_credit`; None for one not learned from."""
-    credits = compute_credit(name, learned_trajectories(tokens, lanes), settings, baseline)
-    if credits is None:
-        return None
-    of_parts = iter(credits)
-    return [
-        _joined([next(of_parts) for _ in each.parts]) if each.learned else None for each in lanes
-    ]
-
-
-def _joined(parts: Sequence[Credit]) -> Credit:
-    return Credit(
-        np.concatenate([part.advantages for part in parts]),
-        np.concatenate([part.deltas for part in parts]),
-        np.concatenate([part.targets for part in parts]),
-        [action for part in parts for action in part.terms],
+        rewards=rows(tokens.rewards),
+        values=rows(tokens.values),
+        acted=rows(np.ones(len(tokens.ids), dtype=bool)),
+        ends_action=rows(tokens.ends_action),
+        bootstrap=torch.tensor([part.bootstrap for part in parts], dtype=torch.float32),
+        group=torch.tensor([groups[key] for key in keys]),
+        lam=rows(tokens.lam) if by_token else None,
     )
 
 

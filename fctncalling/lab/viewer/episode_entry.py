@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -80,40 +79,6 @@ def _count_from_one(message: str) -> str:
     if place is None:
         return message
     return re.sub(r"\d+", lambda number: str(int(number[0]) + 1), place[0]) + message[place.end() :]
-
-
-def text_history_entry(record: Record) -> Record:
-    """Return the entry of a TextHistory: its first segment is the query."""
-    steps: list[Record] = []
-    opening: list[Record] = []
-    for span, system in zip(record["text_spans"], record.get("system_spans") or (), strict=False):
-        text = str(record.get("text", ""))[span[0] : span[1]]
-        if not system:
-            steps.append({"turn": 0, "text": text, "results": [], "calls": [], "executed": []})
-        elif steps:
-            steps[-1]["results"].append(text)
-        else:
-            opening.append({"role": "user", "content": text})
-    reward = record.get("reward")
-    earned = float(reward) if isinstance(reward, int | float) else None
-    if steps:
-        steps[-1]["reward"] = earned
-    invalid = bool(record.get("invalid"))
-    blank = episode_entry({"line": record["line"]}, LoadedRun.of_histories())
-    return {
-        **blank,
-        "task": (opening[0]["content"] if opening else "")[:60],
-        "category": "text history",
-        "success": None,
-        "return": earned if earned is not None and math.isfinite(earned) else None,
-        "terminated": bool(record.get("completed")) and not record.get("truncated"),
-        "truncated": bool(record.get("truncated")),
-        "invalid": invalid,
-        "reason": "infrastructure failed" if invalid else None,
-        "group": str(record.get("text", ""))[: (record["text_spans"] or [[0, 0]])[0][1]],
-        "opening": opening,
-        "steps": steps,
-    }
 
 
 def group_member_entry(entry: Record) -> Record:

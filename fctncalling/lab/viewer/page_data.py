@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,17 +14,16 @@ import numpy as np
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting.prompts import TaskPrompt
-from fctncalling.lab.viewer.consistency import ConsistencyInput, consistency_findings
+from fctncalling.lab.viewer.consistency import consistency_checks
 from fctncalling.lab.viewer.credit_rows import credit_rows, with_credit
 from fctncalling.lab.viewer.episode_entry import (
     episode_entry,
     group_member_entry,
     state_differences_by_turn,
-    text_history_entry,
 )
+from fctncalling.lab.viewer.headline import count_outcome, headline
 from fctncalling.lab.viewer.run_files import (
     EPISODE_TYPES,
-    EpisodeLines,
     LoadedRun,
     Record,
     ViewError,
@@ -85,8 +85,6 @@ MAX_MEMBERS = 4096
 """Episodes of which groups and the ones left out are drawn."""
 MAX_CHARACTERS = 8_000_000
 """Length of their answers."""
-MAX_ERRORS = 200
-"""Error types of a category that are counted apart."""
 _SETTINGS = (
     *("env_name", "algorithm_name", "experiment_name", "seed", "model_name_or_path"),
     *("dataset_path", "episodes_per_update", "group_size", "gamma", "lam", "lam_value", "lr"),
@@ -94,6 +92,7 @@ _SETTINGS = (
     *("gamma_token", "lam_token", "max_new_tokens", "max_steps_per_turn", "temperature", "reward"),
     *("kl_coef", "clip_low", "clip_high", "ppo_epoch", "overlong", "handler", "command"),
 )
+_NUMBERED = re.compile(r"/.*/(turn_)?\d+$")  # of a turn, or of a start place
 FindTask = Callable[[Record], tuple[Task | None, Mapping[str, Any]]]
 """Episode record -> its task (None if unknown) and the tool classes that a user brings."""
 
@@ -112,6 +111,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
     return {
         "format": FORMAT_VERSION,
         "title": str(run.path),
+        "sentence": headline(run, seen.tally),
         "kind": run.kind,
         "update": run.update,
         "algorithm": run.tokens.header["algorithm_name"] if run.tokens else None,
@@ -181,13 +181,12 @@ def survey_episodes(run: LoadedRun, worst: int) -> EpisodeSurvey:
     tally: dict[str, Record] = {}
     length = 0
     for record in run.episodes:
-        is_text = run.kind == "histories"
-        entry = text_history_entry(record) if is_text else episode_entry(record, run)
+        entry = episode_entry(record, run)
         line = entry["line"]
         if line in described:
             entry |= _described(run, entry, described[line])
             records[line] = record
-        _count(tally.setdefault(entry["category"], _empty_count()), entry)
+        count_outcome(tally, entry)
         member = group_member_entry(entry)
         length += sum(map(len, member["texts"]))
         if len(members) < MAX_MEMBERS and length <= MAX_CHARACTERS:
@@ -214,27 +213,6 @@ def _described(run: LoadedRun, entry: Record, described: Record) -> Record:
         "reason": described["reason"] or entry["reason"],
         "learned": described["learned_from"],
     }
-
-
-def _empty_count() -> Record:
-    names = ("episodes", "invalid", "judged", "success", "judged_strictly", "strict", "return")
-    return {**dict.fromkeys(names, 0), "errors": {}}
-
-
-def _count(count: Record, entry: Record) -> None:
-    """Add an episode to the counts of its category; rates are those of valid episodes."""
-    count["episodes"] += 1
-    if entry["invalid"]:
-        count["invalid"] += 1
-        return
-    count["judged"] += entry["success"] is not None
-    count["success"] += entry["success"] is True
-    count["return"] += entry["return"] or 0
-    count["judged_strictly"] += entry["strict"] is not None
-    count["strict"] += entry["strict"] is True
-    if error := entry["error_type"] or entry["strict_error_type"]:
-        known = error if error in count["errors"] or len(count["errors"]) < MAX_ERRORS else "others"
-        count["errors"][known] = count["errors"].get(known, 0) + 1
 
 
 def _surprises(run: LoadedRun) -> dict[int, float]:
@@ -282,20 +260,8 @@ def _token_parts(run: LoadedRun, seen: EpisodeSurvey) -> TokenParts:
         for number, each in enumerate(tokens.episodes)
         if each["line"] in seen.chosen
     }
-    checked = ConsistencyInput(tokens, lanes, records, run.config, credit)
-    return TokenParts(parts, _checks(checked), credit.own)
-
-
-def _checks(checked: ConsistencyInput) -> list[Record]:
-    """Return each check: its findings, and why it could not be made."""
-    checks = []
-    for name, of_check in consistency_findings(checked).items():
-        ids = [checked.tokens.episodes[each.episode]["episode_id"] for each in of_check]
-        pairs = zip(of_check, ids, strict=True)
-        findings = [{**each._asdict(), "episode": episode} for each, episode in pairs]
-        unchecked = checked.credit.unchecked if name == "credit" else ""
-        checks.append({"check": name, "findings": findings, "unchecked": unchecked})
-    return checks
+    checks = consistency_checks(tokens, lanes, records, run.config, credit)
+    return TokenParts(parts, checks, credit.own)
 
 
 def _header(run: LoadedRun) -> Record | None:
@@ -310,90 +276,6 @@ def _metrics(line: Mapping[str, Any]) -> Record:
     return {
         key: value
         for key, value in line.items()
-        if key != "line" and key.count("/") < 2 and isinstance(value, int | float | None)
+        if (key != "line" and key.count("/") < 2) or _NUMBERED.search(key)
+        if isinstance(value, int | float | None)
     }
-
-
-MAX_TASKS = 100_000
-"""Tasks whose outcomes are compared."""
-MAX_NAMED = 200
-"""Tasks gained or lost that a page names."""
-
-
-def compared_runs(runs: Sequence[LoadedRun]) -> Record:
-    """Return what a page says of several runs.
-
-    Of each the last greedy evaluation, else the episodes that its page would show.
-    """
-    judged = [_judged(run) for run in runs]
-    rates = [_success_by_task(run) for run in judged]
-    configs = [_flat(run.config) for run in runs]
-    names = sorted({name for config in configs for name in config})
-    values = {name: [config.get(name) for config in configs] for name in names}
-    differing = [name for name in names if any(each != values[name][0] for each in values[name])]
-    return {
-        "titles": [str(run.path) for run in runs],
-        "files": [run.episodes_file.name for run in judged],
-        "tallies": [survey_episodes(run, 1).tally for run in judged],
-        "changes": [_changes(rates[0], each) for each in rates[1:]],
-        "settings": [[name, *values[name]] for name in differing],
-        "metrics": [_last_metrics(run) for run in runs],
-    }
-
-
-def _judged(run: LoadedRun) -> LoadedRun:
-    """Return the run with its last greedy evaluation as episodes, if there is one."""
-    files = episode_files(run.path) if run.folder is not None else []
-    greedy = [(update, path) for phase, update, path in files if phase == "greedy"]
-    if not greedy:
-        return LoadedRun(run.path, run.kind, run.episodes, run.episodes_file)
-    path = greedy[-1][1]
-    return LoadedRun(run.path, run.kind, EpisodeLines(path, []), path)
-
-
-def _success_by_task(run: LoadedRun) -> dict[str, float]:
-    """Return the share of success of each task's valid episodes."""
-    counts: dict[str, list[bool]] = {}
-    for record in run.episodes:
-        task = str(record.get("task_id", record.get("id", "")))
-        success = record.get("success", record.get("valid", False))
-        if record.get("invalid") or success is None:
-            continue
-        if task in counts or len(counts) < MAX_TASKS:
-            counts.setdefault(task, []).append(bool(success))
-    return {task: sum(each) / len(each) for task, each in counts.items()}
-
-
-def _changes(first: dict[str, float], other: dict[str, float]) -> Record:
-    """Return which tasks that both played another run solves more, or less, often."""
-    both = [task for task in first if task in other]
-    gained = [task for task in both if other[task] > first[task]]
-    lost = [task for task in both if other[task] < first[task]]
-    return {
-        "both": len(both),
-        "num_gained": len(gained),
-        "num_lost": len(lost),
-        "gained": gained[:MAX_NAMED],
-        "lost": lost[:MAX_NAMED],
-    }
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Record:
-    """Return settings by name, those of an object by "object.name"."""
-    found: Record = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{name}.")
-        else:
-            plain = isinstance(value, str | int | float | None)
-            found[f"{prefix}{name}"] = value if plain else str(value)
-    return found
-
-
-def _last_metrics(run: LoadedRun) -> Record:
-    """Return the last value of each metric that is no category's."""
-    found: Record = {}
-    for line in run.metrics:
-        numbers = {key: value for key, value in line.items() if isinstance(value, int | float)}
-        found |= {key: value for key, value in numbers.items() if key.count("/") < 2}
-    return found

@@ -1,4 +1,4 @@
-"""The page as one HTML file: markup, style and scripts of `page/`, data compressed inside."""
+"""The page as one HTML file: scripts of `page/`, data compressed inside."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.data.paths import atomic_write
+from fctncalling.lab.page.html_page import html_page
 
 SCRIPTS = tuple(
     "state elements numbers theme lanes curve formula environment episode list tree updates "
@@ -20,23 +21,20 @@ SCRIPTS = tuple(
 """Script files in the order they are joined: the page starts at the end of the last one."""
 MAX_DEPTH = 100
 _FOLDER = files("fctncalling.lab.viewer") / "page"
+_BODY = """<a class="skip" href="#" id="skip">Skip to the episode</a>
+<header id="top"></header>
+<main id="main" tabindex="-1"><p class="loading">Reading …</p></main>
+<section id="detail" aria-label="Chosen token" aria-live="polite" hidden></section>
+<dialog id="help" aria-label="Keys"></dialog>
+<noscript>This page is drawn by its own scripts: allow them.</noscript>
+<script id="data" type="text/plain">{data}</script>"""
 
 
 def page_html(data: Mapping[str, Any]) -> str:
     """Return the page of some data; it loads nothing and sends nothing."""
-    text = _json(data)
-    packed = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
-    parts = {
-        "style": _read("style.css"),
-        "script": "\n".join(_read(f"{name}.js") for name in SCRIPTS),
-        "data": packed,
-    }
-    page = _read("page.html")
-    for name, content in parts.items():
-        before, mark, after = page.partition(f"{{{{{name}}}}}")
-        assert mark, name
-        page = before + content + after
-    return page
+    packed = base64.b64encode(gzip.compress(_json(data).encode(), 9, mtime=0)).decode()
+    script = "\n".join((_FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+    return html_page("fctncalling", _BODY.format(data=packed), script)
 
 
 def _json(data: Any) -> str:
@@ -65,7 +63,3 @@ def write_page(path: Path, data: Mapping[str, Any]) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as partial:
         return partial.write_text(text, encoding="utf-8")
-
-
-def _read(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,20 +32,30 @@ TOLERANCE = 1e-3  # of TRL's advantages, in deviations
 _STEP_FILE = re.compile(r"(?:completions_)?(\d+)\.(?:jsonl|parquet)$")
 _BETWEEN = re.compile(r"\n(?:user|tool|ipython)\n(.*?)\n(?:assistant\n|$)", re.DOTALL)
 
+_NUMBER = ExpectedType("a number", is_number)
 _TEXT = ExpectedType("a text", lambda value: isinstance(value, str), required=True)
 _SAID = ExpectedType(
     "a text or a list of messages",
     lambda value: isinstance(value, str) or is_list_of(lambda each: isinstance(each, dict))(value),
     required=True,
 )
-_NUMBER = ExpectedType("a number", is_number)
 
 
 class DumpFormat(NamedTuple):
-    """Format of one trainer's dump."""
+    """Fields of one trainer's dump."""
 
-    types: dict[str, ExpectedType]
-    episode: Callable[[Record], Record]
+    prompt: str
+    answer: str
+    types: dict[str, ExpectedType]  # without a score among them, it is the sum of all numbers
+
+
+FORMATS = {
+    "verl": DumpFormat("input", "output", {"input": _TEXT, "output": _TEXT, "score": _NUMBER}),
+    "trl": DumpFormat(
+        "prompt", "completion", {"prompt": _SAID, "completion": _SAID, "advantage": _NUMBER}
+    ),
+}
+"""Name -> how that trainer's dumps are read."""
 
 
 def load_dump(path: Path, form: str, update: int | None = None) -> LoadedRun:
@@ -91,28 +101,30 @@ class DumpEpisodes:
         self._checks = checks
 
     def __iter__(self) -> Iterator[Record]:
-        types, episode = FORMATS[self._form]
+        form = FORMATS[self._form]
         self._notes.clear()
         judged: list[_Judged] = []
-        for row in read_lines(self._path, self._notes, types):
-            record = {**episode(row), "line": row["line"], "category": self._form}
+        for row in read_lines(self._path, self._notes, form.types):
+            record = {**_episode(row, form), "line": row["line"], "category": self._form}
             if len(judged) < MAX_CHECKED:
-                judged.append(_judged(record, row.get("advantage")))
+                advantage = None if record["invalid"] else row.get("advantage")
+                judged.append(_judged(record, advantage))
             yield record
         self._notes.append(f"{self._form}'s dumps have texts and numbers, but no tokens to draw")
-        found = {"judged": _unjudged, "scores": _two_scores}
-        if any(each.advantage is not None for each in judged):
-            found["baseline"] = _no_baseline
         stem = self._path.name.split(".")[0]
+        rules = dict(RULES)
+        if all(each.advantage is None for each in judged):
+            del rules["baseline"]
         self._checks[:] = [
             {
                 "check": name,
+                "holds": holds,
                 "findings": [
                     {"check": name, "episode": f"{stem}:{line}", "token": None, "message": message}
-                    for line, message in check(judged)
+                    for line, message in find(judged)
                 ],
             }
-            for name, check in found.items()
+            for name, (holds, find) in rules.items()
         ]
 
 
@@ -126,24 +138,17 @@ class _Judged(NamedTuple):
 
 def _judged(record: Record, advantage: Any) -> _Judged:
     texts = json.dumps([step["text"] for step in record["steps"]])
-    return _Judged(
-        record["line"],
-        (record["task_id"], record["seed"]),
-        zlib.crc32(texts.encode()),
-        record["return"],
-        None if record["invalid"] else advantage,
-    )
+    group = record["task_id"], record["seed"]
+    return _Judged(record["line"], group, zlib.crc32(texts.encode()), record["return"], advantage)
 
 
 def _unjudged(judged: Sequence[_Judged]) -> Iterator[tuple[int, str]]:
-    """Each episode has a finite score."""
     for each in judged:
         if each.score is None:
             yield each.line, "no score: nobody judged it"
 
 
 def _two_scores(judged: Sequence[_Judged]) -> Iterator[tuple[int, str]]:
-    """One answer to one prompt has one score."""
     first: dict[tuple[Any, int], _Judged] = {}
     for each in judged:
         other = first.setdefault((each.group, each.answer), each)
@@ -153,10 +158,9 @@ def _two_scores(judged: Sequence[_Judged]) -> Iterator[tuple[int, str]]:
 
 
 def _no_baseline(judged: Sequence[_Judged]) -> Iterator[tuple[int, str]]:
-    """Advantages of a group sum to zero, and are zero where all scores are equal."""
     groups: dict[tuple[str, Any], list[_Judged]] = {}
     for each in judged:
-        if each.advantage is not None and each.score is not None:
+        if each.advantage is not None:
             groups.setdefault(each.group, []).append(each)
     for members in groups.values():
         advantages = [each.advantage or 0.0 for each in members]
@@ -167,32 +171,61 @@ def _no_baseline(judged: Sequence[_Judged]) -> Iterator[tuple[int, str]]:
             yield members[0].line, f"all of its group have one score, and advantage {largest:.4g}"
 
 
-def _verl_episode(row: Record) -> Record:
-    """Return an episode of verl: the response split where the template's role lines are left."""
-    parts = _BETWEEN.split(row["output"])
-    steps = [
-        {"turn": 0, "text": text, "calls": [], "results": parts[at + 1 : at + 2]}
-        for at, text in enumerate(parts)
-        if at % 2 == 0 and (text or at == 0)
-    ]
-    opening = [{"role": "user", "content": row["input"]}]
-    return _episode(row["input"], opening, steps, row.get("score"), row)
+RULES = {
+    "judged": ("every episode has a score", _unjudged),
+    "scores": ("one answer to a prompt has one score", _two_scores),
+    "baseline": (
+        "advantages of a group sum to zero, and are zero where all scores are equal",
+        _no_baseline,
+    ),
+}
+"""Check -> what should hold, and the search for (line, what does not)."""
 
 
-def _trl_episode(row: Record) -> Record:
-    """Return an episode of TRL: its return is the sum of the columns that are numbers."""
-    opening, said = (
-        [{"role": role, "content": each}] if isinstance(each, str) else each
-        for role, each in (("user", row["prompt"]), ("assistant", row["completion"]))
+def _episode(row: Record, form: DumpFormat) -> Record:
+    """Return a row as an episode of the log."""
+    prompt, answer = row[form.prompt], row[form.answer]
+    opening = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    own = {"step", "advantage", "line"}
+    columns = ["score"] if "score" in form.types else [key for key in row if key not in own]
+    scores = [float(row[key]) for key in columns if _is_score(row.get(key))]
+    text, step = _text(prompt), row.get("step")
+    lines = [line for line in text.strip().splitlines() if line.strip()] or [""]
+    return {
+        "task_id": f"{lines[-1][:60]} #{zlib.crc32(text.encode('utf-8', 'replace')):08x}",
+        "seed": step if isinstance(step, int) else None,
+        "messages": opening,
+        "steps": _steps(_messages(answer) if isinstance(answer, str) else answer),
+        "return": sum(scores) if scores else None,
+        "success": None,
+        "invalid": not scores,
+        "invalid_reason": None if scores else "it has no score",
+        "ground_truth": row.get("gts"),
+        "terminated": True,
+    }
+
+
+def _messages(text: str) -> list[Record]:
+    """Return a response as messages, split where the template's role lines are left."""
+    parts = enumerate(_BETWEEN.split(text))
+    said = (
+        ({"role": "tool" if at % 2 else "assistant", "content": part}, at) for at, part in parts
     )
+    return [message for message, at in said if message["content"] or not at]
+
+
+def _steps(said: Sequence[Record]) -> list[Record]:
     steps: list[Record] = []
     asked: list[Record] = []
     for message in said:
         role, text = message.get("role"), _text(message.get("content"))
         if role == "assistant":
             made = message.get("tool_calls")
-            listed = made if isinstance(made, list) else []
-            calls = [_call(each) for each in listed if isinstance(each, dict)]
+            calls = (
+                [_call(each) for each in made if isinstance(each, dict)]
+                if isinstance(made, list)
+                else []
+            )
             steps.append({"turn": 0, "text": text, "calls": calls, "results": []})
             if asked:
                 steps[-1]["messages"], asked = asked, []
@@ -200,9 +233,7 @@ def _trl_episode(row: Record) -> Record:
             steps[-1]["results"].append(text)
         else:
             asked.append({"role": str(role), "content": text})
-    own = {"step", "advantage", "line"}
-    numbers = [value for key, value in row.items() if key not in own and _is_score(value)]
-    return _episode(_text(row["prompt"]), opening, steps, sum(numbers) if numbers else None, row)
+    return steps
 
 
 def _call(made: Record) -> Record:
@@ -217,30 +248,3 @@ def _text(said: Any) -> str:
 
 def _is_score(value: Any) -> bool:
     return not isinstance(value, bool) and is_number(value) and math.isfinite(value)
-
-
-def _episode(
-    prompt: str, opening: list[Record], steps: list[Record], score: Any, row: Record
-) -> Record:
-    known = float(score) if _is_score(score) else None
-    step = row.get("step")
-    lines = [line for line in prompt.strip().splitlines() if line.strip()] or [""]
-    return {
-        "task_id": f"{lines[-1][:60]} #{zlib.crc32(prompt.encode('utf-8', 'replace')):08x}",
-        "seed": step if isinstance(step, int) else None,
-        "messages": opening,
-        "steps": steps,
-        "return": known,
-        "success": None,
-        "invalid": known is None,
-        "invalid_reason": "it has no score" if known is None else None,
-        "ground_truth": row.get("gts"),
-        "terminated": True,
-    }
-
-
-FORMATS = {
-    "verl": DumpFormat({"input": _TEXT, "output": _TEXT, "score": _NUMBER}, _verl_episode),
-    "trl": DumpFormat({"prompt": _SAID, "completion": _SAID, "advantage": _NUMBER}, _trl_episode),
-}
-"""Name -> how that trainer's dumps are read."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -132,6 +133,7 @@ class LoadedRun:
     config: Record = field(default_factory=dict)
     metrics: list[Record] = field(default_factory=list)
     alarms: list[Record] = field(default_factory=list)
+    evaluation: Record = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     checks: list[Record] = field(default_factory=list)  # of a file without tokens
 
@@ -139,12 +141,6 @@ class LoadedRun:
     def folder(self) -> Path | None:
         """The run's folder; None for a file on its own."""
         return self.path if self.kind == "training" else None
-
-    @classmethod
-    def of_histories(cls) -> LoadedRun:
-        """Return a run of text histories without its episodes."""
-        path = Path("histories.jsonl")
-        return cls(path, "histories", [], path)
 
 
 def load_run(path: Path, update: int | None = None) -> LoadedRun:
@@ -166,9 +162,44 @@ class EpisodeLines:
         self._kind = kind
 
     def __iter__(self) -> Iterator[Record]:
-        types = HISTORY_TYPES if self._kind == "histories" else EPISODE_TYPES
         self._notes[:] = [note for note in self._notes if not note.startswith(self._path.name)]
-        return read_lines(self._path, self._notes, types)
+        if self._kind == "histories":
+            return map(_history_episode, read_lines(self._path, self._notes, HISTORY_TYPES))
+        return read_lines(self._path, self._notes, EPISODE_TYPES)
+
+
+def _history_episode(record: Record) -> Record:
+    """Return a TextHistory as an episode of the log: its first segment is the query."""
+    steps: list[Record] = []
+    opening: list[Record] = []
+    for span, system in zip(record["text_spans"], record.get("system_spans") or (), strict=False):
+        text = str(record.get("text", ""))[span[0] : span[1]]
+        if not system:
+            steps.append({"turn": 0, "text": text, "results": [], "calls": [], "executed": []})
+        elif steps:
+            steps[-1]["results"].append(text)
+        else:
+            opening.append({"role": "user", "content": text})
+    reward = record.get("reward")
+    earned = float(reward) if reward is not None and math.isfinite(reward) else None
+    if steps:
+        steps[-1]["reward"] = earned
+    query = opening[0]["content"] if opening else ""
+    truncated, invalid = bool(record.get("truncated")), bool(record.get("invalid"))
+    return {
+        "line": record["line"],
+        "task_id": query[:60],
+        "seed": zlib.crc32(query.encode("utf-8", "replace")),  # other queries, other groups
+        "category": "text history",
+        "messages": opening,
+        "steps": steps,
+        "success": None,
+        "return": earned,
+        "terminated": bool(record.get("completed")) and not truncated,
+        "truncated": truncated,
+        "invalid": invalid,
+        "invalid_reason": "infrastructure failed" if invalid else None,
+    }
 
 
 def read_lines(
@@ -262,7 +293,8 @@ def _training(folder: Path, update: int | None) -> LoadedRun:
     _require_episode(path, "training")
     if graded := sorted((folder / "credit").glob("*.jsonl")):
         notes.append(f"graded against branched truth: view {graded[-1]}")
-    if not (folder / "evaluation.json").is_file():
+    is_over = (folder / "evaluation.json").is_file()
+    if not is_over:
         notes.append("the run is going on, or was ended before its last evaluation")
     return LoadedRun(
         path=folder,
@@ -271,7 +303,8 @@ def _training(folder: Path, update: int | None) -> LoadedRun:
         episodes_file=path,
         update=number,
         tokens=tokens,
-        config=_config(folder / "config.json", notes),
+        config=_json_object(folder / "config.json", notes),
+        evaluation=_json_object(folder / "evaluation.json", notes) if is_over else {},
         metrics=_optional_lines(folder / "metrics.jsonl", notes),
         alarms=_optional_lines(folder / "alarms.jsonl", notes, ALARM_TYPES),
         notes=notes,
@@ -314,7 +347,7 @@ def _file(path: Path, update: int | None) -> LoadedRun:
     kind = "histories" if "text_spans" in first else "answers"
     _require_episode(path, kind)
     config = path.resolve().parent.parent / "config.json"
-    found = _config(config, []) if path.resolve().parent.name in ("episodes", "credit") else {}
+    found = _json_object(config, []) if path.resolve().parent.name in ("episodes", "credit") else {}
     lines = EpisodeLines(path, notes, kind)
     return LoadedRun(path, kind, lines, path, config=found, notes=notes)
 
@@ -327,13 +360,13 @@ def _require_episode(path: Path, kind: str) -> None:
         raise ViewError("; ".join([f"{path}: there is no episode in it", *notes[:1], hint]))
 
 
-def _config(path: Path, notes: list[str]) -> Record:
+def _json_object(path: Path, notes: list[str]) -> Record:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         notes.append(f"{path.name} cannot be read ({error})")
         return {}
-    return config if isinstance(config, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _optional_lines(

@@ -1,7 +1,6 @@
 // Several runs side by side; the first one is the page's own.
 function drawCompared() {
-  const { titles, files, tallies, changes, settings, metrics } = page.data.compared;
-  const letters = titles.map((_, index) => String.fromCharCode(65 + index % 26) + (index < 26 ? "" : String(Math.floor(index / 26))));
+  const { titles, letters, files, tallies, changes, settings, metrics } = page.data.compared;
   return el("div", { class: "sheet" }, el("h2", {}, `${titles.length} runs`),
     el("section", { class: "card" }, table(["", "run", "episodes of", "success", "strictly", ...CURVES.slice(4, 7)], titles.map((title, index) => {
       const all = Object.values(tallies[index]).reduce(addCounts, NO_COUNT);
@@ -29,7 +28,7 @@ function rateCell(count, name, first) {
   const of = name === "success" ? "judged" : "valid";
   if (!count[of] || (name === "strict" && !count.judged_strictly)) return "–";
   const points = first[of] ? 100 * (count[name] / count[of] - first[name] / first[of]) : 0;
-  return el("span", {}, `${percent(count[name], count[of])} `, Math.abs(points) < 0.05 ? "" : el("span", { class: points > 0 ? "good" : "bad" }, `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)}`));
+  return el("span", {}, bar(count[name], count[of]), " ", Math.abs(points) < 0.05 ? "" : el("span", { class: points > 0 ? "good" : "bad" }, `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)}`));
 }
 
 function comparedCategories(tallies, letters) {

@@ -38,6 +38,6 @@ function button(text, onclick, properties = {}) {
 function table(head, rows) {
   return el("div", { class: "wide" }, el("table", {},
     el("thead", {}, el("tr", {}, head.map((each) => el("th", { scope: "col" }, each)))),
-    el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell) =>
-      typeof cell === "object" && cell !== null && cell.tagName === "TD" ? cell : el("td", {}, cell)))))));
+    el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, index) =>
+      el("td", { "data-head": head[index] }, cell)))))));
 }

@@ -44,8 +44,12 @@ function laneSvg(episode) {
   const [, words, kind] = MEASURES.find(([name]) => name === place.m) || MEASURES[0];
   const action = place.t === "" ? null : episode.tokens[Number(place.t)]?.action;
   const tokens = episode.tokens.filter((token) => action === null || token.action === action);
-  const style = getComputedStyle(document.documentElement);
-  const look = (name) => style.getPropertyValue(name).trim();
+  const probe = document.body.appendChild(el("i"));
+  const [paper, line, ink, soft, seq, pos, neg] = ["page", "line", "text", "soft", "seq", "pos", "neg"].map((name) => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
+  });
+  probe.remove();
   const parts = [], letter = 7.8, wide = 760;
   let x = 10, y = 44, last = tokens[0]?.action;
   for (const token of tokens) {
@@ -53,14 +57,14 @@ function laneSvg(episode) {
     const width = Math.max(1, [...text].length) * letter + 4;
     if (x + width > wide || token.action !== last) { x = 10; y += token.action !== last ? 34 : 26; last = token.action; }
     const share = strength(valueOf(episode, token, place.m), kind, episode.peak[place.m] || 0);
-    const base = kind === "sequential" ? look("--seq") : look(share > 0 ? "--pos" : "--neg");
-    parts.push(svg("rect", { x, y: y - 15, width, height: 21, rx: 3, fill: base, "fill-opacity": Math.abs(share) < 0.01 ? 0 : 0.08 + 0.6 * Math.min(1, Math.abs(share)), stroke: look("--line") }),
-      svg("text", { x: x + 2, y, "xml:space": "preserve", "font-family": "monospace", "font-size": 13, fill: look("--text"), textLength: width - 4 }, text));
+    const base = kind === "sequential" ? seq : share > 0 ? pos : neg;
+    parts.push(svg("rect", { x, y: y - 15, width, height: 21, rx: 3, fill: base, "fill-opacity": Math.abs(share) < 0.01 ? 0 : 0.08 + 0.6 * Math.min(1, Math.abs(share)), stroke: line }),
+      svg("text", { x: x + 2, y, "xml:space": "preserve", "font-family": "monospace", "font-size": 13, fill: ink, textLength: width - 4 }, text));
     x += width + 2;
   }
   const drawing = svg("svg", { xmlns: SVG, width: wide + 10, height: y + 20, viewBox: `0 0 ${wide + 10} ${y + 20}` },
-    svg("rect", { width: "100%", height: "100%", fill: look("--page") }),
-    svg("text", { x: 10, y: 20, "font-family": "sans-serif", "font-size": 12, fill: look("--soft") }, `${episode.task} · ${words}`), parts);
+    svg("rect", { width: "100%", height: "100%", fill: paper }),
+    svg("text", { x: 10, y: 20, "font-family": "sans-serif", "font-size": 12, fill: soft }, `${episode.task} · ${words}`), parts);
   return new XMLSerializer().serializeToString(drawing);
 }
 

@@ -69,6 +69,11 @@ function countText() {
   return `${page.visible.length} of ${page.data.episodes.length} episodes`;
 }
 
+// On a narrow screen the list is folded until this button is pressed.
+function browseButton() {
+  return button(`☰ ${countText()}`, (event) => event.target.parentElement.classList.toggle("open"), { class: "browse" });
+}
+
 let searchTimer = 0;
 function searchLater(text) {
   clearTimeout(searchTimer);

@@ -9,13 +9,14 @@ function drawTop() {
   const count = { discarded: discarded().length, episodes: data.episodes.length };
   const all = Object.values(data.tally).reduce(addCounts, NO_COUNT);
   document.getElementById("top").replaceChildren(
-    el("div", { class: "bar" }, el("h1", { title: data.title }, `\u200e${data.title}`),
-      el("div", { class: "facts" }, data.credit ? chip(creditTitle(data.credit)) : null, data.update === null ? null : chip(`update ${data.update}`),
-        data.header ? chip(`γ ${number(data.header.gamma)}${data.credit === "state" ? "" : ` λ ${data.header.lam === null ? "auto" : number(data.header.lam)}`}`) : null, chip(outcomeWords(all))),
+    el("div", { class: "bar" }, el("p", { class: "sentence" }, data.sentence),
       el("nav", { "aria-label": "Views" }, Object.entries(VIEWS).filter(([name]) => name !== "compared" || data.compared).map(([name, [words]]) =>
         button(count[name] === undefined ? words : `${words} ${count[name]}`, () => go({ view: name }), { "data-view": name, "aria-current": place.view === name ? "page" : null })),
       button("", switchTheme, { id: "theme" }), button("?", toggleHelp, { "aria-label": "Keys", id: "keys" }))),
-    checkStrip() ?? "");
+    el("div", { class: "strip" }, el("h1", { title: data.title }, `\u200e${data.title}`),
+      data.credit ? chip(creditTitle(data.credit)) : null, data.update === null ? null : chip(`update ${data.update}`),
+      data.header ? chip(`γ ${number(data.header.gamma)}${data.credit === "state" ? "" : ` λ ${data.header.lam === null ? "auto" : number(data.header.lam)}`}`) : null,
+      chip(outcomeWords(all)), checkStrip()));
   setTheme(theme());
   document.documentElement.style.setProperty("--top", `${document.getElementById("top").offsetHeight}px`);
 }
@@ -31,7 +32,7 @@ function draw() {
   const drawView = VIEWS[place.view][1];
   const episode = drawView ? null : chosenEpisode();
   const open = new Set([...document.querySelectorAll("article details")].map((each, index) => each.open ? index : -1));
-  main.replaceChildren(drawView ? drawView() : el("div", { class: "columns" }, el("aside", { "aria-label": "Episodes" }, filterBox(), episodeList()), drawEpisode(shown(episode))));
+  main.replaceChildren(drawView ? drawView() : el("div", { class: "columns" }, el("aside", { "aria-label": "Episodes" }, browseButton(), filterBox(), episodeList()), drawEpisode(shown(episode))));
   showDetail(shown(episode));
   const list = document.querySelector(".list");
   if (list) list.scrollTop = listScroll;
@@ -63,6 +64,7 @@ async function start() {
   startTheme();
   await readData();
   document.title = `${page.data.title} – fctncalling`;
+  if (page.data.compared) DEFAULTS.view = "compared";
   readAddress();
   draw();
   showInList();
@@ -75,6 +77,6 @@ async function start() {
 }
 
 start().catch((error) => {
-  document.getElementById("main").replaceChildren(el("p", { class: "empty bad" }, `This page cannot be drawn: ${error.message}. A browser from 2023 or newer is needed.`));
+  document.getElementById("main").replaceChildren(el("p", { class: "empty bad" }, `This page cannot be drawn: ${error.message}. A browser from 2024 or newer is needed.`));
   throw error;
 });

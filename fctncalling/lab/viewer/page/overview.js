@@ -1,14 +1,4 @@
 // Checks, alarms, curves and settings of the run.
-const CHECK_WORDS = {
-  mask: "trained tokens spell the logged answers", context: "no number of the loss at tool or user text",
-  ends: "each action is marked as ended", truncation: "cut-off episodes bootstrap, ended ones do not",
-  cut: "cut actions are masked as --overlong says", rewards: "rewards stand at the end of their own action",
-  credit: "advantages before whitening are those of the run's formula", whitening: "advantages in the loss are the whitened ones",
-  mismatch: "sampler and trainer agree on log-probabilities",
-  judged: "every episode has a score", scores: "one answer to a prompt has one score",
-  baseline: "advantages of a group sum to zero, and are zero where all scores are equal",
-};
-
 function allFindings() {
   return page.data.checks.flatMap((each) => each.findings);
 }
@@ -26,8 +16,7 @@ function findingsAt(episode, index) {
 
 function checkStrip() {
   const { checks, alarms, notes } = page.data;
-  if (!checks.length && !alarms.length && !notes.length) return null;
-  return el("div", { class: "strip", role: "status", id: "checks" }, checks.length ? checkResults(checks) : null,
+  return el("span", { class: "facts", role: "status", id: "checks" }, checks.length ? checkResults(checks) : null,
     alarms.length ? button(`${alarms.length} alarm${alarms.length > 1 ? "s" : ""}`, () => go({ view: "run" }), { class: "warn", id: "alarms" }) : null,
     notes.map((each) => el("span", { class: "soft note" }, each)));
 }
@@ -37,9 +26,9 @@ function checkResults(checks) {
   const unchecked = checks.filter((each) => each.unchecked && !each.findings.length);
   const passing = checks.filter((each) => !each.findings.length && !each.unchecked);
   const rest = unchecked.map((each) => el("span", { class: "soft note" }, `not checked: ${each.check} (${each.unchecked})`));
-  if (!failing.length) return [el("b", { class: "good" }, `✓ ${passing.length} checks pass`), el("span", { class: "soft" }, passing.map((each) => each.check).join(", ")), rest];
+  if (!failing.length) return [el("b", { class: "good", title: passing.map((each) => each.check).join(", ") }, `✓ ${passing.length} checks pass`), rest];
   return [el("b", { class: "bad" }, "Contradictions:"), failing.map((each) => button(`${each.check} ${each.findings.length}`, () => openFinding(each.findings[0]),
-    { "data-check": each.check, class: "bad", title: `${each.findings[0].message} (expected: ${CHECK_WORDS[each.check]})` })), rest];
+    { "data-check": each.check, class: "bad", title: `${each.findings[0].message} (expected: ${each.holds})` })), rest];
 }
 
 function openFinding(finding) {
@@ -49,7 +38,7 @@ function openFinding(finding) {
 }
 
 function drawRun() {
-  return el("div", { class: "sheet" }, alarmBox(), checkTable(), categoryTable(), metricCards(), settingsTable(),
+  return el("div", { class: "sheet" }, alarmBox(), categoryTable(), families(), metricCards(), checkTable(), settingsTable(),
     page.data.notes.length ? el("section", { class: "card" }, el("h2", {}, "Notes"), el("ul", {}, page.data.notes.map((each) => el("li", {}, each)))) : null);
 }
 
@@ -65,9 +54,14 @@ function checkTable() {
   if (!page.data.checks.length) return null;
   return el("section", { class: "card" }, el("h2", {}, "Checks of stored numbers"),
     table(["check", "what should hold", "found"], page.data.checks.map((each) => [
-      each.check, CHECK_WORDS[each.check] || "",
+      each.check, each.holds,
       each.findings.length ? el("ul", { class: "calls" }, each.findings.slice(0, 12).map((finding) => el("li", {},
         button(`${finding.episode}${finding.token === null ? "" : ` token ${finding.token + 1}`}`, () => openFinding(finding)), ` ${finding.message}`))) : each.unchecked ? el("span", { class: "soft" }, `not checked: ${each.unchecked}`) : el("span", { class: "good" }, "✓")])));
+}
+
+function bar(part, whole, text = percent(part, whole)) {
+  const share = whole ? Math.max(0, Math.min(1, part / whole)) : 0;
+  return el("span", { class: "barred" }, el("span", { class: "rate", role: "img", "aria-label": text }, el("i", { style: `width:${100 * share}%` })), ` ${text}`);
 }
 
 function percent(part, whole) {
@@ -86,12 +80,32 @@ function categoryTable() {
   const rows = Object.entries(page.data.tally).map(([category, each]) => {
     const valid = each.episodes - each.invalid;
     const errors = Object.entries(each.errors).sort((one, other) => other[1] - one[1]);
-    return [category || "–", String(each.episodes), String(each.invalid), percent(each.success, each.judged),
+    return [category || "–", String(each.episodes), String(each.invalid), bar(each.success, each.judged),
       each.judged_strictly ? percent(each.strict, valid) : "–", valid ? number(each.return / valid) : "–",
       el("span", {}, errors.slice(0, 12).map(([name, count]) => [chip(`${count} × ${name}`), " "]), errors.length > 12 ? `and ${errors.length - 12} more` : "")];
   });
   return el("section", { class: "card", id: "categories" }, el("h2", {}, "Categories"),
     table(["category", "episodes", "invalid", "success", "strictly", "mean return", "errors"], rows));
+}
+
+// Metrics of one name and a number: [name, title, what is numbered, what a bar is, its text].
+const FAMILIES = [
+  ["env/success_by_left/", "Success by start place", "calls of the truth left", "Share of success of the episodes that began so many calls before the end (--starts prefix).", (share) => percent(share, 1)],
+  ["critic/monte_carlo_explained_variance/turn_", "What the critic knows, by turn", "turn", "Explained variance of what was earned: 1 knows it, 0 knows its mean alone, below 0 misleads."],
+  ["critic_fit/explained_variance/turn_", "What the critic knew after its fit, by turn", "turn", "The same, of held-out episodes before the first update."],
+];
+
+function families() {
+  return FAMILIES.map(([prefix, title, numbered, words, shown = (value) => number(value, 3)]) => {
+    const names = distinct(page.data.metrics.flatMap(Object.keys)).filter((each) => each.startsWith(prefix));
+    const rows = names.map((name) => [Number(name.slice(prefix.length)), page.data.metrics.filter((each) => typeof each[name] === "number").map((each) => [each.update, each[name]])]);
+    const written = rows.filter(([, points]) => points.length).sort(([one], [other]) => one - other);
+    return written.length ? el("section", { class: "card", "data-family": prefix }, el("h2", {}, title), el("p", { class: "soft" }, words),
+      table([numbered, "last update", "first → last"], written.map(([at, points]) => {
+        const [first, last] = [points[0][1], points[points.length - 1][1]];
+        return [String(at), bar(last, 1, shown(last)), `${shown(first)} → ${shown(last)} (${points.length} update${points.length > 1 ? "s" : ""})`];
+      }))) : null;
+  });
 }
 
 const CURVES = [
@@ -102,7 +116,7 @@ const CURVES = [
 
 function metricCards() {
   const names = distinct(page.data.metrics.flatMap(Object.keys));
-  const ordered = [...CURVES.filter((each) => names.includes(each)), ...names.filter((each) => !CURVES.includes(each) && each !== "update")];
+  const ordered = [...CURVES.filter((each) => names.includes(each)), ...names.filter((each) => !CURVES.includes(each) && each !== "update" && each.split("/").length < 3)];
   const drawn = ordered.map((name) => [name, page.data.metrics.filter((each) => typeof each[name] === "number").map((each) => [each.update, each[name]])]).filter(([, points]) => points.length > 1);
   if (!drawn.length) return null;
   return el("section", {}, el("h2", {}, "Curves"), el("div", { class: "cards" }, drawn.slice(0, 36).map(([name, points]) => spark(name, points))));

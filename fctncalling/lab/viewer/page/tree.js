@@ -42,8 +42,8 @@ function branch(text, members, depth) {
   let at = depth + 1;
   while (members.every((each) => at < each.texts.length && each.texts[at] === members[0].texts[at])) shared.push(members[0].texts[at++]);
   const rest = members.some((each) => each.texts.length > at) ? el("ul", {}, branches(members, at)) : el("ul", {}, leaves(members));
-  return el("li", {}, el("div", { class: "node" }, rateBar(members), el("span", { class: "soft" }, `${members.length}×`),
-    el("code", { title: shared.join("\n") }, shared.join(" ⏵ "))), rest);
+  return el("li", {}, el("div", { class: "node" }, bar(shareOf(members).rate, 1, shareOf(members).words),
+    el("code", { title: shared.join("\n") }, shared.join(" → "))), rest);
 }
 
 function leaves(members) {
@@ -59,11 +59,6 @@ function shareOf(members) {
   if (judged.length) return { rate: right / judged.length, words: `${right} of ${judged.length} succeed` };
   const mean = members.reduce((sum, each) => sum + (each.return ?? 0), 0) / members.length;
   return { rate: Math.max(0, Math.min(1, mean)), words: `mean reward ${number(mean)} of ${members.length}` };
-}
-
-function rateBar(members) {
-  const { rate, words } = shareOf(members);
-  return el("span", { class: "rate", role: "img", "aria-label": words, title: words }, el("i", { style: `width:${100 * rate}%` }));
 }
 
 function openLink(id) {

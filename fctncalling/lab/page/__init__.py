@@ -1,0 +1,1 @@
+"""Pages of the laboratory: one shell, one stylesheet, one maker of reports."""
