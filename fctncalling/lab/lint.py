@@ -18,7 +18,7 @@ import dataclasses
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,15 +26,14 @@ from pathlib import Path
 from fctncalling.checkers.agentic import standardize_string
 from fctncalling.checkers.clarify import missing_parameters
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
-from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
+from fctncalling.cli.shared.parser import add_flag, add_input, add_json_switch, add_switch
 from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
-from fctncalling.cli.shared.tool_flags import UNREADABLE, TaskTools, add_tool_arguments
+from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.categories import WITHOUT_ANSWER, UnsupportedCategory
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.episode.parsing import EXECUTION_ERROR, is_tool_error
-from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.ground_truth import ExtraTools
@@ -54,7 +53,7 @@ from fctncalling.lab.prompt_limit import MOST_PROMPT_TOKENS, PromptLimit, prompt
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
     files = f"task files, or folders of BFCL_*.json files; default: {official_data_folder()}"
-    add_flag(parser, "--dataset_path", Path, "PATH", files, nargs="+")
+    add_input(parser, "--dataset_path", "PATH", files, many=True, required=False)
     add_tool_arguments(parser)
     model = "count tokens as this model does, and tell prompts beyond its context"
     add_flag(parser, "--model", str, "FOLDER", model)
@@ -70,17 +69,10 @@ def run(args: argparse.Namespace) -> int:
     Return 0, 1 if one is impossible or broken, 2 if tasks cannot be read or their tools cannot run.
     """
     paths: list[Path] = args.dataset_path or [official_data_folder()]
-    try:
-        if not args.dataset_path and not paths[0].is_dir():
-            raise InputError(
-                "no official data is here: get it by import-bfcl, or name a file by --dataset_path"
-            )
-        linter = Linter(TaskTools(args), prompt_limit(args.model, args.context))
-        found = [finding for path in paths for finding in linter.findings(path)]
-        if not linter.num_tasks:
-            raise InputError(f"{', '.join(map(str, paths))}: no task in it")
-    except (InputError, InfrastructureError, *UNREADABLE) as error:
-        return print_error(error)
+    if not args.dataset_path and not paths[0].is_dir():
+        raise InputError("no official data is here: get it by import-bfcl, or name a file")
+    linter = Linter(TaskTools(args), prompt_limit(args.model, args.context))
+    found = linter.lint(paths)
     if args.impossible:
         found = [finding for finding in found if finding.severity == "impossible"]
     if args.json:
@@ -100,6 +92,16 @@ class Linter:
         self.num_tasks = 0
         self._unjudged: Counter[str] = Counter()
         self._ids = set[str]()
+
+    def lint(self, paths: Iterable[Path]) -> list[Finding]:
+        """Return the findings on all tasks; InputError where they are none, or cannot be read."""
+        try:
+            found = [finding for path in paths for finding in self.findings(path)]
+        except LookupError as error:
+            raise InputError(str(error)) from None
+        if not self.num_tasks:
+            raise InputError(f"{', '.join(map(str, paths))}: no task in it")
+        return found
 
     def findings(self, path: Path) -> Iterator[Finding]:
         """Yield the findings on each task of a file or folder.

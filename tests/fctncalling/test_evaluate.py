@@ -305,7 +305,7 @@ def test_a_missing_input_is_told(
     data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("verdicts", data_dir, tmp_path / "none.jsonl", tmp_path / "out.jsonl") == 2
-    assert "none.jsonl: cannot be read" in capsys.readouterr().err
+    assert "none.jsonl: there is no such file or folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("subcommand", sorted(subcommands()))

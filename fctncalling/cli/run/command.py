@@ -32,19 +32,17 @@ from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE,
 from fctncalling.cli.run.output_file import CategoryCounts, OutputFile, write_result_tree
 from fctncalling.cli.run.runner import Runner
 from fctncalling.cli.shared.jsonl_records import InputError
-from fctncalling.cli.shared.parser import add_flag, add_switch
+from fctncalling.cli.shared.parser import add_flag, add_switch, print_error
 from fctncalling.cli.shared.text_table import align_rows, interval_text, pass_at_k_rows, percent
 from fctncalling.cli.shared.tool_flags import (
-    MISSING,
+    USER_ERRORS,
     add_dataset_argument,
     add_mcp_arguments,
     add_tool_arguments,
 )
-from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.envs.conversations import CONVERSATIONS
 from fctncalling.envs.prompting.prompts import PROMPT_STYLES
-from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.users.user_names import NAMES
 from fctncalling.evaluation.agents.agent import AgentSetupError
 
@@ -239,18 +237,14 @@ def run(args: argparse.Namespace) -> int:
             totals, reason = output.totals(), output.reason
         if args.result_dir and totals:
             write_result_tree(args.output, args.result_dir, runner.model)
-    except (InputError, AgentSetupError, TaskError, ToolDefinitionError, *MISSING) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (LookupError, ImportError, OSError, ValueError) as error:
-        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
-        return 2
+    except AgentSetupError as error:
+        return print_error(error)
+    except USER_ERRORS:
+        raise
+    except (LookupError, ImportError, ValueError) as error:
+        return print_error(f"{type(error).__name__}: {error}")
     if not totals:
-        print(
-            "error: nothing was played: no task in what --category and --dataset_path name",
-            file=sys.stderr,
-        )
-        return 2
+        return print_error("nothing was played: no task in what --category and --dataset_path name")
     rates = {name: _rates(each) for name, each in totals.items()}  # 0..1, by category
     report = {**runner.settings, "categories": rates}
     print(json.dumps(report, indent=2) if args.json else report_table(totals, runner.settings))

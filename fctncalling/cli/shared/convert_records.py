@@ -6,33 +6,29 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import (
-    InputError,
+    Item,
     Record,
-    SourceRecord,
-    read_records,
     with_progress_bar,
     write_records,
 )
-from fctncalling.cli.shared.parser import add_json_switch
+from fctncalling.cli.shared.parser import add_input, add_json_switch
 from fctncalling.cli.shared.tool_flags import (
     USUAL_TASKS,
-    TaskTools,
     add_dataset_argument,
     add_tool_arguments,
 )
-from fctncalling.data.errors import TaskError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of a subcommand that converts records to a parser."""
     add_dataset_argument(parser, USUAL_TASKS)
-    read, written = "records to read: .jsonl or .jsonl.gz", "where records go: .jsonl or .jsonl.gz"
-    parser.add_argument("--input", type=Path, required=True, help=read)
+    written = "where records go: .jsonl or .jsonl.gz"
+    add_input(parser, "--input", "PATH", "records to read: .jsonl or .jsonl.gz")
     parser.add_argument("--output", type=Path, required=True, help=written)
     add_tool_arguments(parser)
     add_json_switch(parser)
@@ -41,32 +37,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def convert_file(
     args: argparse.Namespace,
     description: str,
-    converter: Callable[[Sequence[Path], TaskTools], Callable[[SourceRecord], Record]],
-    reader: Callable[[Path], Iterable[SourceRecord]] = read_records,
+    items: Iterable[Item],
+    convert: Callable[[Item], Record],
 ) -> int:
-    """Convert a file, record by record in order, and print a summary.
+    """Convert items, one by one in order, to the records of --output, and print a summary.
 
-    `converter` makes the function from --dataset_path and the user's classes; `reader` reads the
-    records of --input.
-
-    Return 0, 1 if records are invalid (tools of ours failed on them), or 2 with one message for
-    bad input.
+    Return 0, or 1 if records are invalid (tools of ours failed on them); raises InputError.
     """
     tally = RecordSummary()
-    try:
-        convert = converter(args.dataset_path or (), TaskTools(args))
-        lines = with_progress_bar(reader(args.input), description, "record")
-        write_records(args.output, (tally.count(convert(line)) for line in lines))
-    except (InputError, TaskError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    items = with_progress_bar(items, description, "record")
+    write_records(args.output, (tally.count(convert(item)) for item in items))
     report = {"output": str(args.output), **tally.report()}
     print(json.dumps(report, indent=2) if args.json else tally.text(args.output))
     if tally.invalid:
-        print(
-            f"error: {tally.invalid} records are invalid; the first: {tally.reason}",
-            file=sys.stderr,
-        )
+        message = f"{tally.invalid} records are invalid; the first: {tally.reason}"
+        print(f"error: {message}", file=sys.stderr)
     return 1 if tally.invalid else 0
 
 

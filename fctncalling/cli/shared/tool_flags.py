@@ -14,7 +14,7 @@ from fctncalling.cli.shared.parser import add_flag, add_switch
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
-from fctncalling.envs.errors import MissingExtra
+from fctncalling.envs.errors import InfrastructureError, MissingExtra
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.tools.box.tool_server import (
@@ -145,3 +145,6 @@ MISSING = (MissingExtra, CorpusError, LongContextError)
 
 UNREADABLE = (TaskError, ToolDefinitionError, LookupError, OSError)
 """Tasks that cannot be read, or tools of theirs that are none."""
+
+USER_ERRORS = (InputError, TaskError, ToolDefinitionError, InfrastructureError, OSError, *MISSING)
+"""Errors that end a command in one line: what it was given, or needs, cannot be used."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.algorithms.config import SettingError
 from fctncalling.cli.shared.parser import (
     add_flag,
+    add_input,
     add_json_switch,
     add_switch,
     missing_training_message,
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(add_flag, parser)
     tasks = "task file to train on; default: the embedded held-out tasks"
     budget = "budget of an episode; default: the model's context"
-    add("--model", str, "PATH", "folder of a model, or a name on the hub", required=True)
+    add_input(parser, "--model", "MODEL", "folder of a model, or a name on the hub", kind=str)
     add("--dataset_path", Path, "FILE", tasks)
     add_tool_arguments(parser)
     add("--chat_template", Path, "FILE", "in place of its own")
