@@ -68,8 +68,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Play every canary on every task.
 
-    Return 0, 1 if the oracle failed, 2 if the data cannot be read.
+    Return 0, or 1 if the oracle failed; raises InputError for data that cannot be read.
     """
+    played, report = canary_report(args)
+    rates, strict = report["success"], report["success_strict"]
+    if args.json:
+        print(json.dumps(report, indent=2))
+    else:
+        counts = Counter(task.category for task in played)
+        print(rates_table(rates, counts))
+        same = strict == rates
+        print(f"\nstrictly, where nothing that BFCL forgives counts:{' the same' * same}")
+        if not same:
+            print(rates_table(strict, counts))
+        for task_id, why in report["unsolved"].items():
+            print(f"the oracle fails on {task_id}: {why}", file=sys.stderr)
+        for task_id, why in report["official_faults"].items():
+            print(f"{task_id}: a known fault of BFCL, which nobody solves: {why}", file=sys.stderr)
+    return 1 if report["unsolved"] else 0
+
+
+def canary_report(args: argparse.Namespace) -> tuple[list[Task], dict[str, Any]]:
+    """Play every canary on the tasks of the arguments; return the tasks and the rates as JSON."""
     if args.limit is not None and args.limit < 1:
         raise InputError(f"--limit: got {args.limit}, expected at least 1")
     tools, path = TaskTools(args), args.dataset_path or embedded_path("train")
@@ -90,29 +110,14 @@ def run(args: argparse.Namespace) -> int:
     faults = {
         t.id: fault for t in played if t.id in unsolved and (fault := unsolvable_official_fault(t))
     }
-    unsolved = {task_id: why for task_id, why in unsolved.items() if task_id not in faults}
-    if args.json:
-        report = {
-            "tasks": len(played),
-            "seed": args.seed,
-            "success": rates,
-            "success_strict": strict,
-            "unsolved": unsolved,
-            "official_faults": faults,
-        }
-        print(json.dumps(report, indent=2))
-    else:
-        counts = Counter(task.category for task in played)
-        print(rates_table(rates, counts))
-        same = strict == rates
-        print(f"\nstrictly, where nothing that BFCL forgives counts:{' the same' * same}")
-        if not same:
-            print(rates_table(strict, counts))
-        for task_id, why in unsolved.items():
-            print(f"the oracle fails on {task_id}: {why}", file=sys.stderr)
-        for task_id, why in faults.items():
-            print(f"{task_id}: a known fault of BFCL, which nobody solves: {why}", file=sys.stderr)
-    return 1 if unsolved else 0
+    return played, {
+        "tasks": len(played),
+        "seed": args.seed,
+        "success": rates,
+        "success_strict": strict,
+        "unsolved": {task_id: why for task_id, why in unsolved.items() if task_id not in faults},
+        "official_faults": faults,
+    }
 
 
 def limit_per_category(tasks: Sequence[Task], limit: int | None) -> list[Task]:

@@ -19,7 +19,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -46,6 +45,7 @@ from fctncalling.evaluation.accepted_answers import (
     accepted_calls,
     render_calls,
 )
+from fctncalling.lab.doctor.finding import BROKEN, IMPOSSIBLE, SUSPICIOUS, HealthCheck, exit_code
 from fctncalling.lab.own_api.function_choice import function_stems, stems
 from fctncalling.lab.prompt_limit import MOST_PROMPT_TOKENS, PromptLimit, prompt_limit
 
@@ -74,13 +74,16 @@ def run(args: argparse.Namespace) -> int:
     linter = Linter(TaskTools(args), prompt_limit(args.model, args.context))
     found = linter.lint(paths)
     if args.impossible:
-        found = [finding for finding in found if finding.severity == "impossible"]
+        found = [finding for finding in found if finding.level == IMPOSSIBLE]
     if args.json:
-        findings = [dataclasses.asdict(each) for each in found]
+        findings = [
+            {**each.figures, "severity": each.level, "rule": each.check, "message": each.message}
+            for each in found
+        ]
         print(json.dumps({**linter.counts(), "findings": findings}, indent=2))
     else:
         _show(found, linter)
-    return 1 if any(finding.severity != "suspicious" for finding in found) else 0
+    return exit_code(found)
 
 
 class Linter:
@@ -93,7 +96,7 @@ class Linter:
         self._unjudged: Counter[str] = Counter()
         self._ids = set[str]()
 
-    def lint(self, paths: Iterable[Path]) -> list[Finding]:
+    def lint(self, paths: Iterable[Path]) -> list[HealthCheck]:
         """Return the findings on all tasks; InputError where they are none, or cannot be read."""
         try:
             found = [finding for path in paths for finding in self.findings(path)]
@@ -103,7 +106,7 @@ class Linter:
             raise InputError(f"{', '.join(map(str, paths))}: no task in it")
         return found
 
-    def findings(self, path: Path) -> Iterator[Finding]:
+    def findings(self, path: Path) -> Iterator[HealthCheck]:
         """Yield the findings on each task of a file or folder.
 
         Categories that cannot be judged are counted.
@@ -115,14 +118,14 @@ class Linter:
             self.num_tasks += 1
             if task.id in self._ids:
                 fault = suspicious("id_twice", "another task has the same id")
-                yield Finding(task.id, task.category, *fault)
+                yield _finding(task, *fault)
             self._ids.add(task.id)
             try:
                 tools = self._tools.classes_for((task,), path)
                 task = self._tools.with_docs(task, path)
                 yield from lint_task(task, tools)
                 if told := self._longest.excess(task):
-                    yield Finding(task.id, task.category, *suspicious("long_prompt", told))
+                    yield _finding(task, *suspicious("long_prompt", told))
             except UnsupportedCategory:
                 self._unjudged[task.category] += 1
 
@@ -131,10 +134,10 @@ class Linter:
         return {"tasks": self.num_tasks, "unjudged": dict(self._unjudged)}
 
 
-def _show(found: list[Finding], linter: Linter) -> None:
+def _show(found: list[HealthCheck], linter: Linter) -> None:
     for each in found:
-        print(f"{each.severity}  {each.id}  {each.rule}: {each.message}")
-    counts = Counter((each.severity, each.rule) for each in found)
+        print(f"{each.level}  {each.figures['id']}  {each.check}: {each.message}")
+    counts = Counter((each.level, each.check) for each in found)
     print(
         ", ".join(f"{number} {severity} ({rule})" for (severity, rule), number in counts.items())
         or "nothing found"
@@ -146,18 +149,7 @@ def _show(found: list[Finding], linter: Linter) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong with one task."""
-
-    id: str
-    category: str
-    severity: str  # "impossible", "broken" or "suspicious"
-    rule: str
-    message: str
-
-
-def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Finding]:
+def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[HealthCheck]:
     """Yield the findings on a task; `extra_tools` are a user's own classes.
 
     Raises UnsupportedCategory, InfrastructureError, LookupError for a tool.
@@ -177,7 +169,11 @@ def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Fin
         rules = (_check_docs, _single_turn_truth, _unnamed_functions)
     for rule in rules:
         for fault in rule(task):
-            yield Finding(task.id, task.category, *fault)
+            yield _finding(task, *fault)
+
+
+def _finding(task: Task, level: str, rule: str, message: str) -> HealthCheck:
+    return HealthCheck(rule, level, message, figures={"id": task.id, "category": task.category})
 
 
 _NO_CALL = re.compile(
@@ -189,12 +185,12 @@ Found = Iterator[_Fault]
 
 def impossible(rule: str, message: str) -> _Fault:
     """Return the fault of a task that no answer can solve."""
-    return "impossible", rule, message
+    return IMPOSSIBLE, rule, message
 
 
 def suspicious(rule: str, message: str) -> _Fault:
     """Return the fault of a task that is solved in an odd way only, or contradicts itself."""
-    return "suspicious", rule, message
+    return SUSPICIOUS, rule, message
 
 
 def _no_truth(_: Task) -> Found:
@@ -376,7 +372,7 @@ def _failing_calls(task: Task, extra_tools: ExtraTools | None) -> Found:
             if is_tool_error(result):
                 told = f"turn {turn}: {call} -> {result}"[:300]
                 if _is_no_call(call, result):
-                    yield "broken", "truth_is_no_call", told
+                    yield BROKEN, "truth_is_no_call", told
                 else:
                     yield suspicious("truth_fails", told)
 

@@ -26,6 +26,7 @@ from fctncalling.cli.score.disputed_truths import disputed_line
 from fctncalling.cli.score.readings import Reading, ReadingFlags, add_reading_arguments
 from fctncalling.cli.score.results import RecordedAnswer, RecordedAnswers
 from fctncalling.cli.score.score_files import steps_of_messages
+from fctncalling.cli.score.unread_answers import UnreadAnswers
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.parser import add_flag, add_json_switch
 from fctncalling.cli.shared.task_finder import TaskFinder
@@ -182,7 +183,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report on every category; return 0, or 2 where nothing can be said, or not as it stands."""
+    """Report on every category; return 0, or 2 where it cannot be said as it stands."""
+    report, unread = diagnosed_answers(args)
+    as_text = report_text(report["models"], report["invalid"])
+    print(json.dumps(report, indent=2) if args.json else as_text)
+    return unread.report()
+
+
+def diagnosed_answers(args: argparse.Namespace) -> tuple[dict[str, Any], UnreadAnswers]:
+    """Diagnose the answers of the arguments: return the report as JSON, and who was not read.
+
+    Raises InputError where nothing can be said.
+    """
     flags, tools = ReadingFlags.of(args), TaskTools(args)
     judge = AnswerJudge(flags, tools)
     finder = TaskFinder(args.dataset_path, tools.given)
@@ -217,9 +229,7 @@ def run(args: argparse.Namespace) -> int:
         }
         for model, categories in reports.items()
     }
-    whole = {"models": found, "invalid": num_invalid}
-    print(json.dumps(whole, indent=2) if args.json else report_text(found, num_invalid))
-    return judge.unread.report()
+    return {"models": found, "invalid": num_invalid}, judge.unread
 
 
 def _add(
