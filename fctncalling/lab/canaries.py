@@ -7,7 +7,7 @@ cannot be solved. Eight official tasks are known for it (four of simple_java, he
 % there): the official checker rejects their own truth. They are named, and change no exit code.
 
 example:
-  fctncalling canaries --dataset_path data/bfcl/BFCL_v4_multi_turn_base.json --limit 50
+  fctncalling canaries data/bfcl/BFCL_v4_multi_turn_base.json --limit 50
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ only an answer which fails alike is accepted. Suspicious: an answer is accepted 
 contradict each other. Exit code 1 if a task is impossible or, without --impossible, broken.
 
 example:
-  fctncalling lint --dataset_path data/bfcl/BFCL_v4_live_simple.json
+  fctncalling lint data/bfcl/BFCL_v4_live_simple.json
 """
 
 from __future__ import annotations

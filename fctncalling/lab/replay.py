@@ -5,7 +5,7 @@ two folders up). Each logged message is given to a fresh environment; what comes
 field by field, then the answer is judged anew. Exit code 1 if anything differs.
 
 example:
-  fctncalling replay --input answers.jsonl --dataset_path data/bfcl
+  fctncalling replay answers.jsonl --dataset_path data/bfcl
 """
 
 from __future__ import annotations

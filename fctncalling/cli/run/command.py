@@ -48,29 +48,20 @@ from fctncalling.evaluation.agents.agent import AgentSetupError
 
 
 def _rates(totals: CategoryCounts) -> dict[str, Any]:
-    count = totals.episodes
+    count, correct = totals.num_answers, totals.samples.successes
+    rates = totals.rates() if count else {}
     return {
         "episodes": count,
-        "correct": totals.valid,
-        "accuracy": totals.valid / count if count else None,
-        "strict_accuracy": totals.strict / count if count else None,
-        "progress": totals.progress / count if count else None,
+        "correct": correct,
+        "accuracy": correct / count if count else None,
+        "strict_accuracy": rates.get("strict_accuracy"),
+        "progress": rates.get("progress"),
         "invalid": totals.invalid,
         "context_overflow": totals.context_overflow,
         "cut_answers": totals.cut,
         "unread_calls": totals.unread,
-        **_uncertainty(totals),
+        **totals.intervals_and_pass_at_k(),
     }
-
-
-def _uncertainty(totals: CategoryCounts) -> dict[str, Any]:
-    """Return 95 % intervals, and pass@k where tasks were played several times."""
-    if not totals.episodes:
-        return {}
-    fields: dict[str, Any] = {"accuracy_interval": list(totals.tasks.interval())}
-    if sampled := totals.tasks.report():
-        fields |= {"sampled": sampled, "sampled_strict": totals.strict_tasks.report()}
-    return fields
 
 
 def report_table(totals: Mapping[str, CategoryCounts], settings: Mapping[str, Any]) -> str:
@@ -83,10 +74,10 @@ def report_table(totals: Mapping[str, CategoryCounts], settings: Mapping[str, An
         rates = _rates(each)
         shown = [percent(rates[key]) for key in ("accuracy", "strict_accuracy", "progress")]
         shown.insert(1, interval_text(rates.get("accuracy_interval")))
-        rows.append([name, str(each.episodes), *shown, str(each.invalid)])
+        rows.append([name, str(each.num_answers), *shown, str(each.invalid)])
     lines = [align_rows(rows)]
-    if any(each.tasks.num_samples > 1 for each in totals.values()):
-        sampled = {name: each.tasks.report() for name, each in totals.items()}
+    if any(each.samples.num_samples > 1 for each in totals.values()):
+        sampled = {name: each.samples.report() for name, each in totals.items()}
         lines += ["", align_rows(pass_at_k_rows(sampled))]
     if cut := sum(each.cut for each in totals.values()):
         lines.append(f"{cut} answers were cut at the longest message (--max_new_tokens)")

@@ -11,7 +11,7 @@ do --json and the CSV files. Intervals are 95 %, Wilson's; where tasks were samp
 number of independent answers.
 
 example:
-  fctncalling score --input result --score_dir score --dataset_path data/bfcl
+  fctncalling score result --score_dir score --dataset_path data/bfcl
 """
 
 from __future__ import annotations

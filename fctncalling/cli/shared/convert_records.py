@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -64,39 +64,37 @@ class RecordSummary:
     """Summary of converted records: counts by category, of all, valid and invalid ones."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, Counter[str]] = {}
-        self._judged = False
+        self._counts: dict[str, Counter[str]] = defaultdict(Counter)
+        self._named: tuple[str, ...] = ("records", "invalid")
         self.reason = ""  # of the first invalid record
 
     @property
     def invalid(self) -> int:
         """Number of invalid records."""
-        return sum(each["invalid"] for each in self._counts.values())
+        return sum(counts["invalid"] for counts in self._counts.values())
 
     def count(self, record: Record) -> Record:
         """Count a record and return it."""
-        counts = self._counts.setdefault(str(record.get("category")), Counter())
+        counts = self._counts[str(record.get("category"))]
         counts["records"] += 1
         if record.get("invalid") is True:
             counts["invalid"] += 1
             self.reason = self.reason or f"{record.get('id')}: {record.get('invalid_reason', '')}"
         elif "valid" in record:
-            self._judged = True
+            self._named = ("records", "valid", "invalid")
             counts["valid"] += record["valid"]
         return record
 
     def report(self) -> dict[str, Any]:
         """Return the counts as a report, overall and by category."""
-        named = ("records", "valid", "invalid") if self._judged else ("records", "invalid")
-        of_category = {
-            name: {key: each[key] for key in named} for name, each in self._counts.items()
+        total = {key: sum(each[key] for each in self._counts.values()) for key in self._named}
+        by_category = {
+            name: {key: each[key] for key in self._named} for name, each in self._counts.items()
         }
-        total = {key: sum(each[key] for each in of_category.values()) for key in named}
-        return {**total, "categories": of_category}
+        return {**total, "categories": by_category}
 
     def text(self, output: Path) -> str:
         """Return the summary as one line of text."""
-        total = self.report()
-        wrong = total["records"] - total["invalid"] - total.get("valid", 0)
-        verdicts = f", {total['valid']} valid, {wrong} not" if self._judged else ""
-        return f"{output}: {total['records']} records{verdicts}, {total['invalid']} invalid"
+        records, *valid, invalid = (self.report()[key] for key in self._named)
+        verdicts = f", {valid[0]} valid, {records - invalid - valid[0]} not" if valid else ""
+        return f"{output}: {records} records{verdicts}, {invalid} invalid"

@@ -55,17 +55,14 @@ class TaskTools:
 
     The box of the servers of --mcp, which all environments share.
 
-    Raises InputError for what is not NAME=MODULE:CLASS, or cannot be imported, ToolDefinitionError
-    and MissingExtra for a server that cannot be had.
+    Raises SettingError for what is not NAME=MODULE:CLASS, or cannot be imported,
+    ToolDefinitionError and MissingExtra for a server that cannot be had.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._allowed: bool = args.allow_task_tools
-        try:
-            seed = getattr(args, "tools_seed", None)
-            self.given: dict[str, Any] = {**parse_tool_classes(args.tools, seed)}
-        except SettingError as error:
-            raise InputError(str(error)) from error
+        seed = getattr(args, "tools_seed", None)
+        self.given: dict[str, Any] = {**parse_tool_classes(args.tools, seed)}
         addresses: list[str] = getattr(args, "mcp", [])
         self.box: ToolBox | None = None
         if addresses:
@@ -146,5 +143,8 @@ MISSING = (MissingExtra, CorpusError, LongContextError)
 UNREADABLE = (TaskError, ToolDefinitionError, LookupError, OSError)
 """Tasks that cannot be read, or tools of theirs that are none."""
 
-USER_ERRORS = (InputError, TaskError, ToolDefinitionError, InfrastructureError, OSError, *MISSING)
+USER_ERRORS = (
+    *(InputError, SettingError, TaskError, ToolDefinitionError),
+    *(InfrastructureError, OSError, *MISSING),
+)
 """Errors that end a command in one line: what it was given, or needs, cannot be used."""

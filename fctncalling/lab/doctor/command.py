@@ -6,7 +6,7 @@ where the model is sound, 1 for a fault, 2 if something could not be checked. --
 weights.
 
 example:
-  fctncalling doctor --model my-model --dataset_path data/bfcl/BFCL_v4_multiple.json
+  fctncalling doctor my-model --dataset_path data/bfcl/BFCL_v4_multiple.json
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.algorithms.config import SettingError
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.parser import (
     add_flag,
@@ -89,8 +88,6 @@ def examined_model(args: argparse.Namespace) -> ExaminationResult:
 
         tools = parse_tool_classes(args.tools, args.tools_seed)
         template = args.chat_template and args.chat_template.read_text(encoding="utf-8")
-    except SettingError as error:
-        raise InputError(str(error)) from None
     except ImportError as error:
         raise InputError(missing_training_message("doctor", error)) from None
     except (OSError, UnicodeDecodeError) as error:
