@@ -33,6 +33,7 @@ OWN, LEADERBOARD = (
 ELSEWHERE = ("import-bfcl", "export")
 ON_OTHER_PAGES = {
     "adapt",
+    "check",
     "completion",
     "conformance",
     "credit",

@@ -14,7 +14,7 @@ from importlib import import_module
 
 from fctncalling.cli.registry import command_summary, subcommands
 from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
-from fctncalling.cli.shared.parser import OneLineParser, missing_library_message
+from fctncalling.cli.shared.parser import OneLineParser, missing_library_message, print_error
 from fctncalling.envs.named_tools import add_working_folder_to_path
 
 
@@ -62,14 +62,22 @@ def _run(argv: Sequence[str] | None, prog: str) -> int:
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130
-    except ModuleNotFoundError as error:
-        if cure := missing_library_message(error):
-            print(f"error: {cure}", file=sys.stderr)
-            return 2
+    except Exception as error:
+        if reason := _user_error(error):
+            return print_error(reason)
         raise
     finally:
         warnings.formatwarning = usual
     return exit_code
+
+
+def _user_error(error: Exception) -> str | None:
+    """Return what a user is told of an error that is no bug of ours; None for a bug."""
+    from fctncalling.cli.shared.tool_flags import USER_ERRORS
+
+    if isinstance(error, ModuleNotFoundError):
+        return missing_library_message(error)
+    return str(error) if isinstance(error, USER_ERRORS) else None
 
 
 def _plain_warning(

@@ -9,8 +9,7 @@ a turn (the calls of a task share their tools), or a whole sequence, {"category"
 reason and without results; so are the task's later calls, and the exit code is 1.
 
 example:
-  fctncalling execute --dataset_path data/bfcl --input multi_turn_exec.jsonl.gz --output
-  results.jsonl
+  fctncalling execute multi_turn_exec.jsonl.gz --dataset_path data/bfcl --output results.jsonl
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.convert_records import add_arguments, convert_file, mark_invalid
-from fctncalling.cli.shared.jsonl_records import Record, SourceRecord
+from fctncalling.cli.shared.jsonl_records import Record, SourceRecord, read_records
 from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.envs.errors import InfrastructureError
@@ -42,9 +41,8 @@ def run(args: argparse.Namespace) -> int:
 
     Return 0, 1 if some are invalid, 2 if a record or a task cannot be used.
     """
-    return convert_file(
-        args, "executing", lambda paths, tools: RecordExecutor(paths, tools).execute_record
-    )
+    executor = RecordExecutor(args.dataset_path or (), TaskTools(args))
+    return convert_file(args, "executing", read_records(args.input), executor.execute_record)
 
 
 class RecordExecutor:

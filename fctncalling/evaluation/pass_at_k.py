@@ -139,6 +139,45 @@ class TaskSampleCounts:
         return mean, confidence_interval_of_mean(values, len(self._answers))
 
 
+class SuccessCounts:
+    """Success counts of a category's answers: official, strict where asked, and progress."""
+
+    def __init__(self, *, strict: bool = True) -> None:
+        self.is_strict = strict
+        self.num_answers = 0
+        self._progress = 0.0  # summed
+        self.samples = TaskSampleCounts()
+        self.strict_samples = TaskSampleCounts()
+
+    def count(self, task_id: str, *, valid: bool, strict: bool, progress: float) -> None:
+        """Count one answer of a task."""
+        self.num_answers += 1
+        self._progress += progress
+        self.samples.add(task_id, success=valid)
+        if self.is_strict:
+            self.strict_samples.add(task_id, success=strict)
+
+    def rates(self) -> dict[str, float]:
+        """Return progress and, where asked, strict accuracy as rates, 0..1."""
+        count = max(1, self.num_answers)
+        shares = {"progress": self._progress / count}
+        strict = self.strict_samples.successes
+        return {**shares, "strict_accuracy": strict / count} if self.is_strict else shares
+
+    def intervals_and_pass_at_k(self) -> dict[str, Any]:
+        """Return 95 % intervals, and pass@k (pass at k) and pass^k of repeated samples."""
+        if not self.num_answers:
+            return {}
+        fields: dict[str, Any] = {"accuracy_interval": list(self.samples.interval())}
+        if self.is_strict:
+            fields["strict_accuracy_interval"] = list(self.strict_samples.interval())
+        if sampled := self.samples.report():
+            fields["sampled"] = sampled
+            if self.is_strict:
+                fields["sampled_strict"] = self.strict_samples.report()
+        return fields
+
+
 def _sizes(answers: Iterable[int]) -> tuple[int, int]:
     flags = [answer & 1 for answer in answers]
     return len(flags), sum(flags)

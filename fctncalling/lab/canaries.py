@@ -7,7 +7,7 @@ cannot be solved. Eight official tasks are known for it (four of simple_java, he
 % there): the official checker rejects their own truth. They are named, and change no exit code.
 
 example:
-  fctncalling canaries --dataset_path data/bfcl/BFCL_v4_multi_turn_base.json --limit 50
+  fctncalling canaries data/bfcl/BFCL_v4_multi_turn_base.json --limit 50
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from fctncalling.checkers.clarify import missing_parameters
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
-from fctncalling.cli.shared.parser import add_flag, add_switch, print_error
+from fctncalling.cli.shared.parser import add_flag, add_input, add_switch
 from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
 from fctncalling.cli.shared.text_table import align_rows
-from fctncalling.cli.shared.tool_flags import MISSING, UNREADABLE, TaskTools, add_tool_arguments
+from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.categories import CLARIFY, UnsupportedCategory, category_kind
 from fctncalling.data.types import Call, Task, Verdict
@@ -59,7 +57,8 @@ ALL = "all"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
     add = partial(add_flag, parser)
-    add("--dataset_path", str, "PATH", "task file or folder; default: the embedded training set")
+    tasks = "task file or folder; default: the embedded training set"
+    add_input(parser, "--dataset_path", "PATH", tasks, required=False)
     add("--limit", int, "N", "play at most N tasks of each category")
     add("--seed", int, "N", "of history_blind's guesses; default: %(default)s", 0)
     add_tool_arguments(parser)
@@ -69,52 +68,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Play every canary on every task.
 
-    Return 0, 1 if the oracle failed, 2 if the data cannot be read.
+    Return 0, or 1 if the oracle failed; raises InputError for data that cannot be read.
     """
-    try:
-        if args.limit is not None and args.limit < 1:
-            raise InputError(f"--limit: got {args.limit}, expected at least 1")
-        tools, path = TaskTools(args), Path(args.dataset_path or embedded_path("train"))
-        use_sibling_long_context_tables(path)
-        loaded = load_tasks(path, self_documented=tools.given)
-        tasks = [tools.with_docs(task, path) for task in loaded]
-        played = limit_per_category([task for task in tasks if _is_supported(task)], args.limit)
-        if not played:
-            raise InputError(
-                f"{path}: none of its {len(tasks)} tasks has a category that can be judged"
-            )
-        tools.tell_isolation(played)
-        rates, strict, unsolved = play_canaries(
-            played, canary_policies(tasks, args.seed), tools.classes_for(played, path)
-        )
-    except (InputError, *UNREADABLE, *MISSING) as error:
-        return print_error(error)
-    faults = {
-        t.id: fault for t in played if t.id in unsolved and (fault := unsolvable_official_fault(t))
-    }
-    unsolved = {task_id: why for task_id, why in unsolved.items() if task_id not in faults}
+    played, report = canary_report(args)
+    rates, strict = report["success"], report["success_strict"]
     if args.json:
-        report = {
-            "tasks": len(played),
-            "seed": args.seed,
-            "success": rates,
-            "success_strict": strict,
-            "unsolved": unsolved,
-            "official_faults": faults,
-        }
         print(json.dumps(report, indent=2))
     else:
         counts = Counter(task.category for task in played)
-        print_rates(rates, counts)
+        print(rates_table(rates, counts))
         same = strict == rates
         print(f"\nstrictly, where nothing that BFCL forgives counts:{' the same' * same}")
         if not same:
-            print_rates(strict, counts)
-        for task_id, why in unsolved.items():
+            print(rates_table(strict, counts))
+        for task_id, why in report["unsolved"].items():
             print(f"the oracle fails on {task_id}: {why}", file=sys.stderr)
-        for task_id, why in faults.items():
+        for task_id, why in report["official_faults"].items():
             print(f"{task_id}: a known fault of BFCL, which nobody solves: {why}", file=sys.stderr)
-    return 1 if unsolved else 0
+    return 1 if report["unsolved"] else 0
+
+
+def canary_report(args: argparse.Namespace) -> tuple[list[Task], dict[str, Any]]:
+    """Play every canary on the tasks of the arguments; return the tasks and the rates as JSON."""
+    if args.limit is not None and args.limit < 1:
+        raise InputError(f"--limit: got {args.limit}, expected at least 1")
+    tools, path = TaskTools(args), args.dataset_path or embedded_path("train")
+    use_sibling_long_context_tables(path)
+    loaded = load_tasks(path, self_documented=tools.given)
+    tasks = [tools.with_docs(task, path) for task in loaded]
+    played = limit_per_category([task for task in tasks if _is_supported(task)], args.limit)
+    if not played:
+        raise InputError(
+            f"{path}: none of its {len(tasks)} tasks has a category that can be judged"
+        )
+    tools.tell_isolation(played)
+    classes = tools.classes_for(played, path)
+    try:
+        rates, strict, unsolved = play_canaries(played, canary_policies(tasks, args.seed), classes)
+    except LookupError as error:
+        raise InputError(str(error)) from None
+    faults = {
+        t.id: fault for t in played if t.id in unsolved and (fault := unsolvable_official_fault(t))
+    }
+    return played, {
+        "tasks": len(played),
+        "seed": args.seed,
+        "success": rates,
+        "success_strict": strict,
+        "unsolved": {task_id: why for task_id, why in unsolved.items() if task_id not in faults},
+        "official_faults": faults,
+    }
 
 
 def limit_per_category(tasks: Sequence[Task], limit: int | None) -> list[Task]:
@@ -191,21 +194,6 @@ def play_canary(
 def rates_table(rates: Rates, counts: Counter[str]) -> str:
     """Return the rates in percent as a plain table."""
     return align_rows(list(_rows(rates, counts)))
-
-
-def print_rates(rates: Rates, counts: Counter[str]) -> None:
-    """Print the table, drawn with rich where that is installed and a terminal looks on."""
-    if not sys.stdout.isatty() or find_spec("rich") is None:
-        print(rates_table(rates, counts))
-        return
-    from rich.console import Console
-    from rich.table import Column, Table
-
-    head, *rows = _rows(rates, counts)
-    drawn = Table(*(Column(name, overflow="fold") for name in head))
-    for row in rows:
-        drawn.add_row(*row, end_section=row is rows[-2])
-    Console().print(drawn)
 
 
 def _rows(rates: Rates, counts: Counter[str]) -> Iterator[list[str]]:

@@ -8,7 +8,7 @@ only an answer which fails alike is accepted. Suspicious: an answer is accepted 
 contradict each other. Exit code 1 if a task is impossible or, without --impossible, broken.
 
 example:
-  fctncalling lint --dataset_path data/bfcl/BFCL_v4_live_simple.json
+  fctncalling lint data/bfcl/BFCL_v4_live_simple.json
 """
 
 from __future__ import annotations
@@ -18,23 +18,21 @@ import dataclasses
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 from fctncalling.checkers.agentic import standardize_string
 from fctncalling.checkers.clarify import missing_parameters
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
-from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
+from fctncalling.cli.shared.parser import add_flag, add_input, add_json_switch, add_switch
 from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
-from fctncalling.cli.shared.tool_flags import UNREADABLE, TaskTools, add_tool_arguments
+from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.categories import WITHOUT_ANSWER, UnsupportedCategory
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.episode.parsing import EXECUTION_ERROR, is_tool_error
-from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.ground_truth import ExtraTools
@@ -47,6 +45,7 @@ from fctncalling.evaluation.accepted_answers import (
     accepted_calls,
     render_calls,
 )
+from fctncalling.lab.doctor.finding import BROKEN, IMPOSSIBLE, SUSPICIOUS, HealthCheck, exit_code
 from fctncalling.lab.own_api.function_choice import function_stems, stems
 from fctncalling.lab.prompt_limit import MOST_PROMPT_TOKENS, PromptLimit, prompt_limit
 
@@ -54,7 +53,7 @@ from fctncalling.lab.prompt_limit import MOST_PROMPT_TOKENS, PromptLimit, prompt
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
     files = f"task files, or folders of BFCL_*.json files; default: {official_data_folder()}"
-    add_flag(parser, "--dataset_path", Path, "PATH", files, nargs="+")
+    add_input(parser, "--dataset_path", "PATH", files, many=True, required=False)
     add_tool_arguments(parser)
     model = "count tokens as this model does, and tell prompts beyond its context"
     add_flag(parser, "--model", str, "FOLDER", model)
@@ -70,25 +69,21 @@ def run(args: argparse.Namespace) -> int:
     Return 0, 1 if one is impossible or broken, 2 if tasks cannot be read or their tools cannot run.
     """
     paths: list[Path] = args.dataset_path or [official_data_folder()]
-    try:
-        if not args.dataset_path and not paths[0].is_dir():
-            raise InputError(
-                "no official data is here: get it by import-bfcl, or name a file by --dataset_path"
-            )
-        linter = Linter(TaskTools(args), prompt_limit(args.model, args.context))
-        found = [finding for path in paths for finding in linter.findings(path)]
-        if not linter.num_tasks:
-            raise InputError(f"{', '.join(map(str, paths))}: no task in it")
-    except (InputError, InfrastructureError, *UNREADABLE) as error:
-        return print_error(error)
+    if not args.dataset_path and not paths[0].is_dir():
+        raise InputError("no official data is here: get it by import-bfcl, or name a file")
+    linter = Linter(TaskTools(args), prompt_limit(args.model, args.context))
+    found = linter.lint(paths)
     if args.impossible:
-        found = [finding for finding in found if finding.severity == "impossible"]
+        found = [finding for finding in found if finding.level == IMPOSSIBLE]
     if args.json:
-        findings = [dataclasses.asdict(each) for each in found]
+        findings = [
+            {**each.figures, "severity": each.level, "rule": each.check, "message": each.message}
+            for each in found
+        ]
         print(json.dumps({**linter.counts(), "findings": findings}, indent=2))
     else:
         _show(found, linter)
-    return 1 if any(finding.severity != "suspicious" for finding in found) else 0
+    return exit_code(found)
 
 
 class Linter:
@@ -101,7 +96,17 @@ class Linter:
         self._unjudged: Counter[str] = Counter()
         self._ids = set[str]()
 
-    def findings(self, path: Path) -> Iterator[Finding]:
+    def lint(self, paths: Iterable[Path]) -> list[HealthCheck]:
+        """Return the findings on all tasks; InputError where they are none, or cannot be read."""
+        try:
+            found = [finding for path in paths for finding in self.findings(path)]
+        except LookupError as error:
+            raise InputError(str(error)) from None
+        if not self.num_tasks:
+            raise InputError(f"{', '.join(map(str, paths))}: no task in it")
+        return found
+
+    def findings(self, path: Path) -> Iterator[HealthCheck]:
         """Yield the findings on each task of a file or folder.
 
         Categories that cannot be judged are counted.
@@ -113,14 +118,14 @@ class Linter:
             self.num_tasks += 1
             if task.id in self._ids:
                 fault = suspicious("id_twice", "another task has the same id")
-                yield Finding(task.id, task.category, *fault)
+                yield _finding(task, *fault)
             self._ids.add(task.id)
             try:
                 tools = self._tools.classes_for((task,), path)
                 task = self._tools.with_docs(task, path)
                 yield from lint_task(task, tools)
                 if told := self._longest.excess(task):
-                    yield Finding(task.id, task.category, *suspicious("long_prompt", told))
+                    yield _finding(task, *suspicious("long_prompt", told))
             except UnsupportedCategory:
                 self._unjudged[task.category] += 1
 
@@ -129,10 +134,10 @@ class Linter:
         return {"tasks": self.num_tasks, "unjudged": dict(self._unjudged)}
 
 
-def _show(found: list[Finding], linter: Linter) -> None:
+def _show(found: list[HealthCheck], linter: Linter) -> None:
     for each in found:
-        print(f"{each.severity}  {each.id}  {each.rule}: {each.message}")
-    counts = Counter((each.severity, each.rule) for each in found)
+        print(f"{each.level}  {each.figures['id']}  {each.check}: {each.message}")
+    counts = Counter((each.level, each.check) for each in found)
     print(
         ", ".join(f"{number} {severity} ({rule})" for (severity, rule), number in counts.items())
         or "nothing found"
@@ -144,18 +149,7 @@ def _show(found: list[Finding], linter: Linter) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong with one task."""
-
-    id: str
-    category: str
-    severity: str  # "impossible", "broken" or "suspicious"
-    rule: str
-    message: str
-
-
-def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Finding]:
+def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[HealthCheck]:
     """Yield the findings on a task; `extra_tools` are a user's own classes.
 
     Raises UnsupportedCategory, InfrastructureError, LookupError for a tool.
@@ -175,7 +169,11 @@ def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Fin
         rules = (_check_docs, _single_turn_truth, _unnamed_functions)
     for rule in rules:
         for fault in rule(task):
-            yield Finding(task.id, task.category, *fault)
+            yield _finding(task, *fault)
+
+
+def _finding(task: Task, level: str, rule: str, message: str) -> HealthCheck:
+    return HealthCheck(rule, level, message, figures={"id": task.id, "category": task.category})
 
 
 _NO_CALL = re.compile(
@@ -187,12 +185,12 @@ Found = Iterator[_Fault]
 
 def impossible(rule: str, message: str) -> _Fault:
     """Return the fault of a task that no answer can solve."""
-    return "impossible", rule, message
+    return IMPOSSIBLE, rule, message
 
 
 def suspicious(rule: str, message: str) -> _Fault:
     """Return the fault of a task that is solved in an odd way only, or contradicts itself."""
-    return "suspicious", rule, message
+    return SUSPICIOUS, rule, message
 
 
 def _no_truth(_: Task) -> Found:
@@ -374,7 +372,7 @@ def _failing_calls(task: Task, extra_tools: ExtraTools | None) -> Found:
             if is_tool_error(result):
                 told = f"turn {turn}: {call} -> {result}"[:300]
                 if _is_no_call(call, result):
-                    yield "broken", "truth_is_no_call", told
+                    yield BROKEN, "truth_is_no_call", told
                 else:
                     yield suspicious("truth_fails", told)
 

@@ -5,7 +5,7 @@ two folders up). Each logged message is given to a fresh environment; what comes
 field by field, then the answer is judged anew. Exit code 1 if anything differs.
 
 example:
-  fctncalling replay --input answers.jsonl --dataset_path data/bfcl
+  fctncalling replay answers.jsonl --dataset_path data/bfcl
 """
 
 from __future__ import annotations
@@ -26,24 +26,22 @@ from fctncalling.cli.shared.jsonl_records import (
     read_records,
     with_progress_bar,
 )
-from fctncalling.cli.shared.parser import add_flag, add_json_switch, print_error
+from fctncalling.cli.shared.parser import add_flag, add_input, add_json_switch, print_error
 from fctncalling.cli.shared.task_finder import TaskFinder, use_sibling_long_context_tables
 from fctncalling.cli.shared.tool_flags import (
-    MISSING,
+    USER_ERRORS,
     TaskTools,
     add_dataset_argument,
     add_tool_arguments,
 )
 from fctncalling.data import format_sensitivity
 from fctncalling.data.bfcl import embedded_path, load_tasks
-from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
 from fctncalling.envs.conversations import task_for_form
 from fctncalling.envs.episode.parsing import UNREAD
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.rewards import QUESTION_COST, ClarifyReward
-from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.users import LoggedUser
 from fctncalling.evaluation.agents.agent import (
     CONTEXT_OVERFLOW,
@@ -74,7 +72,7 @@ _TOLD = 20  # differences that are printed
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
     add = partial(add_flag, parser)
-    add("--input", Path, "FILE", "logged episodes: .jsonl or .jsonl.gz", nargs="+", required=True)
+    add_input(parser, "--input", "FILE", "logged episodes: .jsonl or .jsonl.gz", many=True)
     add_dataset_argument(parser, "as the log or its config.json says, else as for `verdicts`")
     add_tool_arguments(parser)
     # Settings of the environment, for logs that do not record them.
@@ -92,26 +90,30 @@ def run(args: argparse.Namespace) -> int:
 
     Return 0, 1 if one differs, 2 where a log or a task cannot be used.
     """
-    counts, differences = Counter[str](), []
     try:
-        for path in args.input:
-            replayer = Replayer(path, args)
-            for line in with_progress_bar(read_records(path), f"replaying {path.name}", "episode"):
-                found = replayer.differences(line)
-                counts["skipped" if found is None else "different" if found else "identical"] += 1
-                where = f"{path} line {line.number}"
-                differences += [
-                    {"at": where, "id": replayer.task_id(line), **each} for each in found or ()
-                ]
-    except (InputError, TaskError, ToolDefinitionError, *MISSING) as error:
-        return print_error(error)
-    except (LookupError, ImportError, OSError, ValueError) as error:
+        counts, differences = replay_logs(args)
+    except USER_ERRORS:
+        raise
+    except (LookupError, ImportError, ValueError) as error:
         return print_error(f"{type(error).__name__}: {error}")
     if not counts.total():
         paths = ", ".join(map(str, args.input))
         return print_error(f"{paths}: no episode in it: expected the output of `run`")
     _show(counts, differences, as_json=args.json)
     return 1 if counts["different"] else 0
+
+
+def replay_logs(args: argparse.Namespace) -> tuple[Counter[str], list[dict[str, str]]]:
+    """Replay the logs of --input: return the counts of outcomes, and all differences."""
+    counts, differences = Counter[str](), []
+    for path in args.input:
+        replayer = Replayer(path, args)
+        for line in with_progress_bar(read_records(path), f"replaying {path.name}", "episode"):
+            found = replayer.differences(line)
+            counts["skipped" if found is None else "different" if found else "identical"] += 1
+            where = {"at": f"{path} line {line.number}", "id": replayer.task_id(line)}
+            differences += [{**where, **each} for each in found or ()]
+    return counts, differences
 
 
 def _show(counts: Counter[str], differences: list[dict[str, str]], *, as_json: bool) -> None:

@@ -135,9 +135,8 @@ def test_without_optional_libraries_every_command_explains_itself() -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        ("score mine.jsonl", "is --input mine.jsonl meant?"),
-        ("lint mine.json", "is --dataset_path mine.json meant?"),
-        ("doctor models/mine", "is --model models/mine meant?"),
+        ("run mine.json", "is --dataset_path mine.json meant?"),
+        ("export models/mine", "is --checkpoint models/mine meant?"),
         ("evaluate --model_name_or_path models/mine", "such as run --agent hf:MODEL"),
     ],
 )

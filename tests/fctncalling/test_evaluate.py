@@ -118,7 +118,7 @@ def test_a_near_miss_of_a_flag_or_a_subcommand_is_told_in_one_line_with_what_is_
 def test_the_flags_of_run_and_score_are_grouped_and_show_what_they_take(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for subcommand, first in (("run", "--agent AGENT"), ("score", "--input PATH")):
+    for subcommand, first in (("run", "--agent AGENT"), ("score", "PATH")):
         with pytest.raises(SystemExit):
             main([subcommand, "--help"])
         _, told = capsys.readouterr().out.split("\nbasic:\n")
@@ -305,7 +305,7 @@ def test_a_missing_input_is_told(
     data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("verdicts", data_dir, tmp_path / "none.jsonl", tmp_path / "out.jsonl") == 2
-    assert "none.jsonl: cannot be read" in capsys.readouterr().err
+    assert "none.jsonl: there is no such file or folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("subcommand", sorted(subcommands()))

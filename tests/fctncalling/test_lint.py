@@ -32,7 +32,7 @@ TASK = Task(
 
 
 def rules(task: Task) -> set[tuple[str, str]]:
-    return {(each.severity, each.rule) for each in lint_task(task)}
+    return {(each.level, each.check) for each in lint_task(task)}
 
 
 def test_a_sound_task_has_no_findings() -> None:
@@ -128,7 +128,7 @@ def test_impossible_tasks_are_those_the_official_checker_rejects(
     found = defaultdict(set)
     for task in load_tasks(shared / "bfcl/data" / f"BFCL_v4_{category}.json"):
         for each in lint_task(task):
-            found[each.severity if each.severity == "impossible" else each.rule].add(each.id)
+            found[each.level if each.level == "impossible" else each.check].add(each.figures["id"])
     assert found["impossible"] == impossible
     assert ("parallel_178" in found["order_matters"]) == (category == "parallel")
     if category == "simple_java":

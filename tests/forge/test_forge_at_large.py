@@ -140,7 +140,7 @@ def test_the_official_package_accepts_the_truths_of_two_thousand_tasks(tmp_path:
 def test_two_thousand_truths_pass_and_lint_finds_nothing_impossible(tmp_path: Path) -> None:
     for task in iter_tasks(forged(tmp_path / "tasks.jsonl", 2000, "--seed", "71")):
         assert truth_passes(task), task.id
-        found = [each for each in lint_task(task) if each.severity == "impossible"]
+        found = [each for each in lint_task(task) if each.level == "impossible"]
         assert found == [], task.id
 
 

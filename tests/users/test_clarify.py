@@ -161,4 +161,4 @@ def test_lint_finds_a_value_that_the_user_does_not_know() -> None:
     assert [finding for task in TASKS[::10] for finding in lint_task(task)] == []
     task = BY_KIND["clarify_missing"]
     broken = Task(**{**vars(task), "extra": {**task.extra, "user_knows": {}}})
-    assert [finding.rule for finding in lint_task(broken)] == ["unknown_to_the_user"]
+    assert [finding.check for finding in lint_task(broken)] == ["unknown_to_the_user"]

@@ -31,8 +31,9 @@ from fctncalling.cli.score.answer_decoders import answer_decoder
 from fctncalling.cli.score.readings import ReadingFlags, leaderboard_models
 from fctncalling.cli.score.results import (
     CategoryAnswers,
+    RecordedAnswers,
+    UnansweredTasks,
     official_results,
-    pair_answers,
     read_response,
 )
 from fctncalling.cli.shared.task_finder import iter_category_tasks
@@ -67,7 +68,9 @@ def class_of(results: CategoryAnswers) -> str:
 def our_bits(results: CategoryAnswers, tasks: list[Task]) -> tuple[str, list[str]]:
     """Return a digit for each answer, 1 where it is valid, and the ids."""
     bits, ids = [], []
-    for task, line in pair_answers(iter(tasks), results, partial=True):
+    waiting = UnansweredTasks(iter(tasks), results)
+    for _, _, line in RecordedAnswers(results.path, ReadingFlags()):
+        task = waiting.task_of(line)
         response = read_response(results, task, line)
         bits.append(str(int(judge(results.reading.task(task), response, results.form).valid)))
         ids.append(task.id)

@@ -32,47 +32,36 @@ from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE,
 from fctncalling.cli.run.output_file import CategoryCounts, OutputFile, write_result_tree
 from fctncalling.cli.run.runner import Runner
 from fctncalling.cli.shared.jsonl_records import InputError
-from fctncalling.cli.shared.parser import add_flag, add_switch
+from fctncalling.cli.shared.parser import add_flag, add_switch, print_error
 from fctncalling.cli.shared.text_table import align_rows, interval_text, pass_at_k_rows, percent
 from fctncalling.cli.shared.tool_flags import (
-    MISSING,
+    USER_ERRORS,
     add_dataset_argument,
     add_mcp_arguments,
     add_tool_arguments,
 )
-from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.envs.conversations import CONVERSATIONS
 from fctncalling.envs.prompting.prompts import PROMPT_STYLES
-from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.users.user_names import NAMES
 from fctncalling.evaluation.agents.agent import AgentSetupError
 
 
 def _rates(totals: CategoryCounts) -> dict[str, Any]:
-    count = totals.episodes
+    count, correct = totals.num_answers, totals.samples.successes
+    rates = totals.rates() if count else {}
     return {
         "episodes": count,
-        "correct": totals.valid,
-        "accuracy": totals.valid / count if count else None,
-        "strict_accuracy": totals.strict / count if count else None,
-        "progress": totals.progress / count if count else None,
+        "correct": correct,
+        "accuracy": correct / count if count else None,
+        "strict_accuracy": rates.get("strict_accuracy"),
+        "progress": rates.get("progress"),
         "invalid": totals.invalid,
         "context_overflow": totals.context_overflow,
         "cut_answers": totals.cut,
         "unread_calls": totals.unread,
-        **_uncertainty(totals),
+        **totals.intervals_and_pass_at_k(),
     }
-
-
-def _uncertainty(totals: CategoryCounts) -> dict[str, Any]:
-    """Return 95 % intervals, and pass@k where tasks were played several times."""
-    if not totals.episodes:
-        return {}
-    fields: dict[str, Any] = {"accuracy_interval": list(totals.tasks.interval())}
-    if sampled := totals.tasks.report():
-        fields |= {"sampled": sampled, "sampled_strict": totals.strict_tasks.report()}
-    return fields
 
 
 def report_table(totals: Mapping[str, CategoryCounts], settings: Mapping[str, Any]) -> str:
@@ -85,10 +74,10 @@ def report_table(totals: Mapping[str, CategoryCounts], settings: Mapping[str, An
         rates = _rates(each)
         shown = [percent(rates[key]) for key in ("accuracy", "strict_accuracy", "progress")]
         shown.insert(1, interval_text(rates.get("accuracy_interval")))
-        rows.append([name, str(each.episodes), *shown, str(each.invalid)])
+        rows.append([name, str(each.num_answers), *shown, str(each.invalid)])
     lines = [align_rows(rows)]
-    if any(each.tasks.num_samples > 1 for each in totals.values()):
-        sampled = {name: each.tasks.report() for name, each in totals.items()}
+    if any(each.samples.num_samples > 1 for each in totals.values()):
+        sampled = {name: each.samples.report() for name, each in totals.items()}
         lines += ["", align_rows(pass_at_k_rows(sampled))]
     if cut := sum(each.cut for each in totals.values()):
         lines.append(f"{cut} answers were cut at the longest message (--max_new_tokens)")
@@ -239,18 +228,14 @@ def run(args: argparse.Namespace) -> int:
             totals, reason = output.totals(), output.reason
         if args.result_dir and totals:
             write_result_tree(args.output, args.result_dir, runner.model)
-    except (InputError, AgentSetupError, TaskError, ToolDefinitionError, *MISSING) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (LookupError, ImportError, OSError, ValueError) as error:
-        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
-        return 2
+    except AgentSetupError as error:
+        return print_error(error)
+    except USER_ERRORS:
+        raise
+    except (LookupError, ImportError, ValueError) as error:
+        return print_error(f"{type(error).__name__}: {error}")
     if not totals:
-        print(
-            "error: nothing was played: no task in what --category and --dataset_path name",
-            file=sys.stderr,
-        )
-        return 2
+        return print_error("nothing was played: no task in what --category and --dataset_path name")
     rates = {name: _rates(each) for name, each in totals.items()}  # 0..1, by category
     report = {**runner.settings, "categories": rates}
     print(json.dumps(report, indent=2) if args.json else report_table(totals, runner.settings))

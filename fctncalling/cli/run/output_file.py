@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -18,41 +17,30 @@ from fctncalling.data.json_stream import LongLineError, bounded_lines
 from fctncalling.data.paths import atomic_write, is_stream
 from fctncalling.envs.handlers import DecodeError, get_handler
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
-from fctncalling.evaluation.pass_at_k import TaskSampleCounts
+from fctncalling.evaluation.pass_at_k import SuccessCounts
 
 
-@dataclass
-class CategoryCounts:
+class CategoryCounts(SuccessCounts):
     """Counts of the episodes of one category; invalid ones are in no other count."""
 
-    episodes: int = 0
-    valid: int = 0
-    strict: int = 0
-    progress: float = 0.0  # summed
-    invalid: int = 0
-    context_overflow: int = 0  # failed, as the conversation outgrew the model's context
-    cut: int = 0  # answers that the limit of their length cut
-    unread: int = 0  # answers with calls that nobody could read
-    tasks: TaskSampleCounts = field(default_factory=TaskSampleCounts)
-    strict_tasks: TaskSampleCounts = field(default_factory=TaskSampleCounts)
+    invalid = 0
+    context_overflow = 0  # failed, as the conversation outgrew the model's context
+    cut = 0  # answers that the limit of their length cut
+    unread = 0  # answers with calls that nobody could read
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Add one line of the output to the counts."""
         if line.get("invalid"):
             self.invalid += 1
             return
-        self.episodes += 1
-        self.valid += bool(line["valid"])
-        self.strict += bool(line["strict_valid"])
-        self.progress += float(line["progress"])
         self.context_overflow += bool(line.get(CONTEXT_OVERFLOW))
         self.cut += int(line.get("num_actions_truncated") or 0)
         steps = line.get("steps")
         steps = steps if isinstance(steps, list) else ()  # what is none is told where it is read
         steps = (step for step in steps if isinstance(step, dict))
         self.unread += sum(step.get("error") == "unread_call" for step in steps)
-        self.tasks.add(line["id"], success=bool(line["valid"]))
-        self.strict_tasks.add(line["id"], success=bool(line["strict_valid"]))
+        valid, strict = bool(line["valid"]), bool(line["strict_valid"])
+        self.count(line["id"], valid=valid, strict=strict, progress=float(line["progress"]))
 
 
 def _is_counted(line: Mapping[str, Any]) -> bool:

@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import groupby, islice
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.config.template_kwargs import parse_template_kwargs
 from fctncalling.cli.run.output_file import OutputFile, require_new_output
 from fctncalling.cli.run.planned_tasks import PlannedTask, RunTasks
@@ -108,6 +108,8 @@ class DaemonThreadPool(Generic[Item, Result]):
                 self._ended.put(error)
 
 
+CHUNK = 256
+"""Episodes of one handler that a local model is given at a time."""
 INFERENCE_ERROR = "Error during inference: "
 """How BFCL begins the answer of a dialogue that broke off."""
 
@@ -267,10 +269,11 @@ class Runner:
 
     def _local_lines(self, items: Iterator[PlannedTask]) -> Iterator[dict[str, Any]]:
         assert self._local is not None
-        for handler, group in _runs_of_one_handler(items):
+        for (handler, _), group in groupby(items, lambda item: (item.handler, item.category)):
             make_env = partial(self._tasks.make_env, handler=handler)
-            for item, played in zip(group, self._local.play_all(group, make_env), strict=True):
-                yield self._line(item, played, {})
+            while chunk := list(islice(group, CHUNK)):
+                for item, played in zip(chunk, self._local.play_all(chunk, make_env), strict=True):
+                    yield self._line(item, played, {})
 
     def _line(
         self, item: PlannedTask, played: PlayedEpisode, more: dict[str, Any]
@@ -293,13 +296,8 @@ class _Interruptible:
         text: str = self._player.answer(observation, info)
         return text
 
-    @property
-    def was_cut(self) -> bool:
-        return bool(getattr(self._player, "was_cut", False))
-
-    @property
-    def thought(self) -> str:
-        return str(getattr(self._player, "thought", ""))
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._player, name)
 
 
 def _require_sound(args: argparse.Namespace, categories: list[str]) -> None:
@@ -350,57 +348,27 @@ def _agent(args: argparse.Namespace, kind: str, name: str) -> Agent:
     return EndpointAgent(
         EndpointSettings(
             name,
-            base_url=args.base_url,
-            api_key_env=args.api_key_env,
             form=args.form or "prompting",
-            temperature=args.temperature,
             max_tokens=args.max_new_tokens,
-            chat_template_kwargs=_template_kwargs(args.chat_template_kwargs),
-            timeout_s=args.timeout_s,
-            retries=args.retries,
+            chat_template_kwargs=parse_template_kwargs(args.chat_template_kwargs),
             first_wait_s=args.retry_wait_s,
+            **_named(args, "base_url api_key_env temperature timeout_s retries"),
         )
     )
-
-
-def _template_kwargs(text: str | None) -> dict[str, Any]:
-    try:
-        return parse_template_kwargs(text)
-    except SettingError as error:
-        raise InputError(str(error)) from None
 
 
 def _local_model(args: argparse.Namespace, folder: str) -> LocalModel:
+    names = "chat_template chat_template_kwargs temperature max_episode_tokens seed device"
     return LocalModel(
         LocalSettings(
             folder,
-            chat_template=args.chat_template,
-            chat_template_kwargs=args.chat_template_kwargs,
             form="tool_call" if args.form == "tools_text" else args.form or "",
-            temperature=args.temperature,
             max_new_tokens=args.max_new_tokens or 256,
-            max_episode_tokens=args.max_episode_tokens,
             num_envs=args.concurrency,
-            seed=args.seed,
-            device=args.device,
-            compute_dtype=args.compute_dtype,
-            torch_threads=args.torch_threads,
+            **_named(args, f"{names} compute_dtype torch_threads"),
         )
     )
 
 
-def _runs_of_one_handler(
-    items: Iterator[PlannedTask], size: int = 256
-) -> Iterator[tuple[str, list[PlannedTask]]]:
-    """Yield items in groups that share category and handler, at most `size` at a time."""
-    group: list[PlannedTask] = []
-    for item in items:
-        if group and (
-            len(group) >= size
-            or (item.handler, item.category) != (group[0].handler, group[0].category)
-        ):
-            yield group[0].handler, group
-            group = []
-        group.append(item)
-    if group:
-        yield group[0].handler, group
+def _named(args: argparse.Namespace, names: str) -> dict[str, Any]:
+    return {name: getattr(args, name) for name in names.split()}

@@ -11,7 +11,7 @@ do --json and the CSV files. Intervals are 95 %, Wilson's; where tasks were samp
 number of independent answers.
 
 example:
-  fctncalling score --input result --score_dir score --dataset_path data/bfcl
+  fctncalling score result --score_dir score --dataset_path data/bfcl
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ import argparse
 import json
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from fctncalling.checkers.leaderboard import (
@@ -37,15 +35,14 @@ from fctncalling.checkers.leaderboard import (
     version_3_scores,
     version_4_scores,
 )
+from fctncalling.cli.score.answer_judge import AnswerJudge
 from fctncalling.cli.score.disputed_truths import disputed_line, disputed_truths
 from fctncalling.cli.score.readings import ReadingFlags, add_reading_arguments
 from fctncalling.cli.score.results import (
     CategoryAnswers,
-    is_result_tree,
-    official_results,
-    pair_answers,
-    read_response,
-    split_by_category,
+    RecordedAnswer,
+    RecordedAnswers,
+    UnansweredTasks,
 )
 from fctncalling.cli.score.score_files import (
     ExtraMetrics,
@@ -54,9 +51,8 @@ from fctncalling.cli.score.score_files import (
     failure_entry,
     write_csv,
 )
-from fctncalling.cli.score.unread_answers import UnreadAnswers
-from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
-from fctncalling.cli.shared.parser import add_flag, add_switch
+from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, with_progress_bar
+from fctncalling.cli.shared.parser import add_flag, add_input, add_switch
 from fctncalling.cli.shared.task_finder import (
     category_file,
     iter_category_tasks,
@@ -66,12 +62,10 @@ from fctncalling.cli.shared.task_finder import (
 )
 from fctncalling.cli.shared.text_table import align_rows, pass_at_k_rows
 from fctncalling.cli.shared.tool_flags import TaskTools, add_dataset_argument, add_tool_arguments
-from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
 from fctncalling.envs.errors import InfrastructureError
-from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
 
 _V3_LIVE = (*LIVE, "live_irrelevance", "live_relevance")
@@ -228,7 +222,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the subcommand `score` to a parser."""
     basic = parser.add_argument_group("basic")
     add = partial(add_flag, basic)
-    add("--input", Path, "PATH", "result tree, or .jsonl[.gz] of answers", required=True)
+    add_input(basic, "--input", "PATH", "result tree, or .jsonl[.gz] of answers")
     add("--category", str, "NAME", "score these categories only", nargs="+")
     add_switch(basic, "--partial", "allow tasks without an answer; they do not count")
     add_switch(basic, "--strict", "tell beside it what is left without BFCL's leniency")
@@ -245,32 +239,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand `score`: score everything.
 
-    Return 0, 1 if tools of ours failed, 2 if a result or a task cannot be used, or answers are in
-    a form that their decoder does not read.
+    Return 0, 1 if tools of ours failed, 2 if answers are in a form that their decoder does not
+    read; raises InputError for a result or a task that cannot be used.
     """
-    try:
-        if args.score_dir and args.score_dir.exists() and not args.score_dir.is_dir():
-            raise InputError(f"--score_dir {args.score_dir}: is a file: name a folder")
-        tools = TaskTools(args)
-        flags = ReadingFlags.of(args)
-        unread = UnreadAnswers(flags)
-        is_lines = args.input.is_file() and not is_result_tree(args.input)
-        with TemporaryDirectory() if is_lines else nullcontext() as parts:
-            chosen = _selected_results(args, flags, parts)
-            models = score_models(
-                chosen,
-                args.dataset_path or (),
-                args.score_dir,
-                partial=args.partial,
-                strict=args.strict,
-                tools=tools,
-                unread=unread,
-            )
-        if args.score_dir:
-            write_csv(args.score_dir, models)
-    except (InputError, TaskError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    if args.score_dir and args.score_dir.exists() and not args.score_dir.is_dir():
+        raise InputError(f"--score_dir {args.score_dir}: is a file: name a folder")
+    scorer = AnswerScorer(args)
+    scorer.score()
+    models = scorer.models
+    if args.score_dir:
+        write_csv(args.score_dir, models)
     print(json.dumps(scores_json(models), indent=2) if args.json else scores_text(models))
     invalid = [message for each in models.values() for message in each.invalid]
     if invalid:
@@ -279,115 +257,115 @@ def run(args: argparse.Namespace) -> int:
             f"{invalid[0]}"
         )
         print(f"error: {message}", file=sys.stderr)
-    return unread.report() or int(bool(invalid))
+    return scorer.judge.unread.report() or int(bool(invalid))
 
 
-def _selected_results(
-    args: argparse.Namespace, flags: ReadingFlags, parts: str | None
-) -> list[CategoryAnswers]:
-    """Return the results of the wanted categories; `parts` is a folder for JSON Lines' parts."""
-    found = (
-        split_by_category(args.input, Path(parts), flags)
-        if parts
-        else official_results(args.input, flags)
-    )
-    chosen = [each for each in found if not args.category or each.category in args.category]
-    if not chosen:
-        names = ", ".join(dict.fromkeys(each.category for each in found)) or "any category"
-        if args.category and found:
-            names = f"{', '.join(args.category)}, but of {names}"
-        raise InputError(f"{args.input}: there are no results of {names}")
-    return chosen
+class AnswerScorer:
+    """Scorer of all answers of an input: result files one by one, categories of lines at once."""
 
+    def __init__(self, args: argparse.Namespace) -> None:
+        flags = ReadingFlags.of(args)
+        self._args = args
+        self._tools = TaskTools(args)
+        self._answers = RecordedAnswers(args.input, flags)
+        self._open: dict[tuple[str, str], CategoryScorer] = {}
+        self.judge = AnswerJudge(flags, self._tools)
+        self.models: dict[str, ModelScores] = {}
 
-def score_models(
-    answers: list[CategoryAnswers],
-    task_paths: Sequence[Path],
-    score_dir: Path | None,
-    *,
-    partial: bool,
-    strict: bool = False,
-    tools: TaskTools | None = None,
-    unread: UnreadAnswers | None = None,
-) -> dict[str, ModelScores]:
-    """Score models by their answers: return each model's scores, and write score files if asked.
-
-    Raises InputError.
-    """
-    models: dict[str, ModelScores] = {}
-    for results in answers:
-        paths = task_paths or _usual_paths(results)
-        file = ScoreFile(results.model, results.category)
-        scores = models.setdefault(results.model, ModelScores(results.model))
-        scores.readings[results.category] = results.reading
+    def score(self) -> None:
+        """Score the answers, and write score files if asked; raises InputError."""
+        wanted, seen = self._args.category, dict[str, None]()
         try:
-            for verdict in with_progress_bar(
-                _judged(results, paths, scores, tools, unread, partial=partial, strict=strict),
-                _name(results),
-                "answer",
-            ):
-                file.add(*verdict)
-            scores.categories[results.category] = file.close(score_dir)
+            for answer in with_progress_bar(self._answers, "scoring", "answer"):
+                results = answer.results
+                if not answer.is_invalid:
+                    seen[results.category] = None
+                    if not wanted or results.category in wanted:
+                        self._scorer(results, answer.line).add(answer, self.judge)
+            for results in self._answers.files:
+                seen[results.category] = None
+                if not wanted or results.category in wanted:
+                    self._scorer(results)  # a file without answers scores 0
+            self._close()
         finally:
-            file.discard()
-    return models
+            for scorer in self._open.values():
+                scorer.file.discard()
+        if not self.models:
+            names = ", ".join(seen) or "any category"
+            names = f"{', '.join(wanted)}, but of {names}" if wanted and seen else names
+            raise InputError(f"{self._args.input}: there are no results of {names}")
+
+    def _scorer(self, results: CategoryAnswers, first: SourceRecord | None = None) -> Any:
+        key = (results.model, results.category)
+        scores = self.models.setdefault(results.model, ModelScores(results.model))
+        if key not in self._open and results.category not in scores.readings:
+            if not results.is_jsonl:
+                self._close()
+            self._open[key] = CategoryScorer(results, first, self._args, scores, self._tools.given)
+        if scores.readings[results.category] is not results.reading:
+            place = f"{self._args.input}: category {results.category} of {results.model}"
+            raise InputError(f'{place} has more than one "form"')
+        return self._open.get(key)
+
+    def _close(self) -> None:
+        for scorer in self._open.values():
+            scorer.close()
+        self._open.clear()
 
 
-def _judged(
-    results: CategoryAnswers,
-    paths: Sequence[Path],
-    scores: ModelScores,
-    tools: TaskTools | None,
-    unread: UnreadAnswers | None,
-    *,
-    partial: bool,
-    strict: bool,
-) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield (id, failure entry or None if valid) of every answer.
+class CategoryScorer:
+    """Scorer of one model's answers to one category, against its tasks in order."""
 
-    An infrastructure failure is recorded as invalid instead.
-    """
-    origin = ", ".join(map(str, paths))
-    tasks = _tasks_of(paths, results.category, tools.given if tools else ())
-    scores.extra_metrics[results.category] = ExtraMetrics(strict=strict)
-    for bare, line in pair_answers(tasks, results, partial=partial):
-        if difference := task_difference(line.record, bare):
+    def __init__(
+        self,
+        results: CategoryAnswers,
+        first: SourceRecord | None,
+        args: argparse.Namespace,
+        scores: ModelScores,
+        own_classes: Collection[str],
+    ) -> None:
+        recorded = recorded_task_path(first) if first else None
+        paths = args.dataset_path or [recorded or official_data_folder()]
+        tasks = _tasks_of(paths, results.category, own_classes)
+        self.file = ScoreFile(results.model, results.category)
+        self._results = results
+        self._args = args
+        self._origin = ", ".join(map(str, paths))
+        self._tasks = UnansweredTasks(tasks, results)
+        self._scores = scores
+        self._metrics = scores.extra_metrics[results.category] = ExtraMetrics(strict=args.strict)
+        scores.readings[results.category] = results.reading
+
+    def add(self, answer: RecordedAnswer, judge: AnswerJudge) -> None:
+        """Judge an answer and count it; one that tools of ours fail on is invalid instead."""
+        results, line, scores = answer.results, answer.line, self._scores
+        task = self._tasks.task_of(line)
+        if difference := task_difference(line.record, task):
             raise line.error(
                 "id",
-                f"{origin} has another task of this id: {difference}. Name the tasks that were "
-                "answered by --dataset_path",
+                f"{self._origin} has another task of this id: {difference}. Name the tasks that "
+                "were answered by --dataset_path",
             )
-        task = tools.with_docs(bare, origin) if tools else bare
+        broke_off = bool(line.record.get(CONTEXT_OVERFLOW))
         try:
-            response = read_response(results, task, line)
-            user_classes = tools.classes_for((task,), origin) if tools else None
-            verdict = judge(
-                results.reading.task(task), response, results.form, extra_tools=user_classes
-            )
-            broke_off = bool(line.record.get(CONTEXT_OVERFLOW))
-            scores.extra_metrics[results.category].add(
-                task, response, results.form, verdict, broke_off=broke_off
-            )
+            task, response, verdict, _ = judge.judged(answer, task, self._origin)
+            self._metrics.add(task, response, results.form, verdict, broke_off=broke_off)
         except InfrastructureError as error:
             scores.invalid.append(str(results.fault(line, str(error))))
-            continue
-        except TaskError:
-            raise
-        except (LookupError, ValueError, ImportError) as error:
-            raise results.fault(line, f"cannot be judged: {error}") from None
-        if unread is not None:
-            unread.add(results.model, task, results.reading, line.record["result"], verdict)
-        scores.latencies.add(line.record.get("latency"))
+            return
+        if not results.is_jsonl:  # as BFCL has them
+            scores.latencies.add(line.record.get("latency"))
         if not verdict.valid and task.id in disputed_truths():
             scores.failed.append(task.id)
-        yield task.id, None if verdict.valid else failure_entry(results, task, line.record, verdict)
+        failed = None if verdict.valid else failure_entry(results, task, line.record, verdict)
+        self.file.add(task.id, failed)
 
-
-def _usual_paths(results: CategoryAnswers) -> list[Path]:
-    """Return the file that the answers name, where it is here, else the official folder."""
-    first = next(results.lines(), None)
-    recorded = None if first is None else recorded_task_path(first)
-    return [official_data_folder() if recorded is None else recorded]
+    def close(self) -> None:
+        """Write the score file if asked; InputError where tasks have no answer."""
+        if not self._args.partial:
+            self._tasks.require_none()
+        self._scores.categories[self._results.category] = self.file.close(self._args.score_dir)
+        self.file.discard()
 
 
 def _tasks_of(paths: Sequence[Path], category: str, own: Collection[str]) -> Iterator[Task]:
@@ -396,7 +374,3 @@ def _tasks_of(paths: Sequence[Path], category: str, own: Collection[str]) -> Ite
     for path in here or paths[:1]:
         use_sibling_long_context_tables(path)
         yield from iter_category_tasks(path, category, own)
-
-
-def _name(results: CategoryAnswers) -> str:
-    return f"{results.model} {results.category}"

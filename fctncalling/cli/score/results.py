@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fctncalling.cli.score.readings import Reading, ReadingFlags
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, read_records
@@ -20,7 +20,6 @@ from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import DecodeError, get_handler
 from fctncalling.envs.judging.judge import ANSWER_FORMS
-from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
 
 GROUPS = ("non_live", "live", "multi_turn", "agentic", FORMAT_SENSITIVITY)
 """Folders in which BFCL sorts a model's files."""
@@ -28,7 +27,6 @@ GROUPS = ("non_live", "live", "multi_turn", "agentic", FORMAT_SENSITIVITY)
 _RESULT_FILE = re.compile(r"BFCL_v\d+_(?P<category>\w+)_result\.json")
 _SUBFOLDERS = frozenset({*GROUPS, "memory", "kv", "vector", "rec_sum"})
 _SNIFFED_LINES = 50
-_SNIFFED_RECORDS = 500
 _MODEL_OF_LINES = "results"
 
 
@@ -39,25 +37,92 @@ class CategoryAnswers(NamedTuple):
     category: str
     path: Path
     reading: Reading
-    origin: Path | None = None  # the JSON Lines file this is a part of; None for a result file
+    is_jsonl: bool = False  # lines of our own; else a result file
 
     @property
     def form(self) -> str:
         """The form in which `judge` takes what is read."""
         return self.reading.form
 
-    def lines(self) -> Iterator[SourceRecord]:
-        """Yield the lines of the file, numbered as in the user's; raises InputError."""
-        for line in read_records(self.path):
-            yield (
-                line
-                if self.origin is None
-                else SourceRecord(self.origin, line.record["line"], line.record)
-            )
-
     def fault(self, line: SourceRecord, text: str) -> InputError:
         """Return the fault of an answer, an InputError (not raised)."""
-        return line.error("result" if self.origin is None else "response", text)
+        return line.error("response" if self.is_jsonl else "result", text)
+
+
+class RecordedAnswer(NamedTuple):
+    """Recorded answer: its line, and how it is read."""
+
+    results: CategoryAnswers
+    source: SourceRecord  # as it is written
+    line: SourceRecord  # with "category" and "id" as BFCL v4 names them, and the answer as "result"
+
+    @property
+    def is_invalid(self) -> bool:
+        """Whether its endpoint or tools failed: it counts neither way."""
+        return self.results.is_jsonl and self.source.record.get("invalid") is True
+
+
+class RecordedAnswers:
+    """Answers of a result tree, of a part of one, or of JSON Lines, with how they are read."""
+
+    def __init__(self, path: Path | None, flags: ReadingFlags) -> None:
+        self._path = path
+        self._flags = flags
+        self._of_lines: dict[tuple[str, str, str], CategoryAnswers] = {}
+        self._samples: dict[tuple[str, str], list[Any]] = defaultdict(list)
+        self.files: list[CategoryAnswers] = []
+        if path and (path.is_dir() or not path.exists() or is_result_tree(path)):
+            self.files = official_results(path, flags)
+        elif path and flags.handler:
+            self._take_samples(path)
+
+    def __iter__(self) -> Iterator[RecordedAnswer]:
+        """Yield every answer, in order; raises InputError."""
+        for results in self.files:
+            yield from (_named(results, line) for line in read_records(results.path))
+        if self._path and not self.files:
+            yield from map(self.answer_of, read_records(self._path))
+
+    def answer_of(self, line: SourceRecord) -> RecordedAnswer:
+        """Return the answer in a line of JSON Lines; InputError for a malformed one."""
+        key = model, category, form = _model_category_form(line)
+        if key not in self._of_lines:
+            reading = self._flags.reading(model, self._samples.get((model, form), ()), form)
+            self._of_lines[key] = CategoryAnswers(model, category, line.path, reading, True)
+        return _named(self._of_lines[key], line, result=line.record.get("response"))
+
+    def _take_samples(self, path: Path) -> None:
+        """Keep the first answers of every model, category and form: they tell how all are read."""
+        counts: Counter[tuple[str, str, str]] = Counter()
+        for line in read_records(path):
+            key = model, _, form = _model_category_form(line)
+            counts[key] += line.record.get("invalid") is not True
+            if counts[key] <= _SNIFFED_LINES and line.record.get("invalid") is not True:
+                self._samples[model, form].append(line.record["response"])
+
+
+def iter_answers(path: Path, flags: ReadingFlags) -> Iterator[tuple[CategoryAnswers, SourceRecord]]:
+    """Yield every answer of a result tree, of a part of one, or of JSON Lines, as "result"."""
+    return ((answer.results, answer.line) for answer in RecordedAnswers(path, flags))
+
+
+def _named(results: CategoryAnswers, line: SourceRecord, **answer: Any) -> RecordedAnswer:
+    entry_id = v4_entry_id(line.field("id", str, "a task's id"))
+    record = {**line.record, "category": results.category, "id": entry_id, **answer}
+    return RecordedAnswer(results, line, line._replace(record=record))
+
+
+def _model_category_form(line: SourceRecord) -> tuple[str, str, str]:
+    """Return the model, category and form of an answer; InputError for a malformed one."""
+    category = line.field("category", str, "a category's name")
+    form = line.record.get("form", "prompting")
+    form = "tool_call" if form == "tools_text" else form  # answers are written alike
+    if form not in ANSWER_FORMS:
+        raise line.error("form", f'expected one of {", ".join(ANSWER_FORMS)}, got "{form}"')
+    if "response" not in line.record and line.record.get("invalid") is not True:
+        raise line.error("response", "expected the answer, but there is no such field")
+    model = str(line.record.get("model", _MODEL_OF_LINES)).encode("utf-8", "replace").decode()
+    return model, str(ALIASES.get(category, category)), str(form)
 
 
 def is_result_tree(path: Path) -> bool:
@@ -132,156 +197,50 @@ def _leading_answers(paths: Iterable[Path]) -> Iterator[Any]:
             yield line.record.get("result")
 
 
-def split_by_category(path: Path, folder: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
-    """Split JSON Lines of answers by category: a file for each model, category and form.
+class UnansweredTasks:
+    """Tasks of a category that wait for their answers, which mostly come in the same order.
 
-    "model" may stand beside.
-
-    The parts are written to `folder`, so that an input of any length needs no memory. Raises
-    InputError.
+    Answers in BFCL's task order are paired in constant memory. Lines with a "sample"
+    (`run --num_samples`) may answer a task several times; such tasks stay in memory.
     """
-    parts: dict[tuple[str, str, str], Path] = {}
-    with ExitStack() as stack:
-        files: dict[tuple[str, str, str], IO[str]] = {}
-        for line in read_records(path):
-            if line.record.get("invalid") is True:
-                continue  # an episode whose endpoint or tools failed: it counts neither way
-            key = model_category_form(line)
-            if key not in files:
-                parts[key] = folder / f"{len(files)}.jsonl"
-                files[key] = stack.enter_context(parts[key].open("w", encoding="utf-8"))
-            files[key].write(json.dumps(_part_entry(line)) + "\n")
-    found = [
-        CategoryAnswers(
-            model, category, part, flags.reading(model, _leading_answers([part]), form), path
-        )
-        for (model, category, form), part in parts.items()
-    ]
-    for results in found:
-        if sum(each[:2] == (results.model, results.category) for each in found) > 1:
-            raise InputError(
-                f'{path}: category {results.category} of {results.model} has more than one "form"'
-            )
-    return found
 
+    def __init__(self, tasks: Iterator[Task], results: CategoryAnswers) -> None:
+        self._unread = tasks
+        self._results = results
+        self._waiting: dict[str, Task] = {}
+        self._sampled: dict[str, tuple[Task, set[Any]]] = {}  # id -> its task and samples seen
 
-class LineReadings:
-    """Readings of the answers in JSON Lines, by model and form."""
-
-    def __init__(self, path: Path, flags: ReadingFlags) -> None:
-        self._flags = flags
-        self._samples: dict[tuple[str, str], list[Any]] = {}
-        self._known: dict[tuple[str, str], Reading] = {}
-        if flags.handler:
-            for line in islice(read_records(path), _SNIFFED_RECORDS):
-                if "category" in line.record and "response" in line.record:
-                    model, _, form = model_category_form(line)
-                    answers = self._samples.setdefault((model, form), [])
-                    answers.append(line.record["response"])
-
-    def reading(self, model: str, form: str) -> Reading:
-        """Return how the answers of a model in a form are read."""
-        key = (model, form)
-        if key not in self._known:
-            sample = self._samples.get(key, ())
-            self._known[key] = self._flags.reading(model, sample, form)
-        return self._known[key]
-
-
-def iter_answers(path: Path, flags: ReadingFlags) -> Iterator[tuple[CategoryAnswers, SourceRecord]]:
-    """Yield every answer of a result tree, of a part of one, or of JSON Lines, as "result"."""
-    if not path.exists():
-        raise InputError(f"{path}: there is no such file or folder")
-    if path.is_dir() or is_result_tree(path):
-        for results in official_results(path, flags):
-            for line in results.lines():
-                yield results, line
-        return
-    readings = LineReadings(path, flags)
-    for line in read_records(path):
-        model, category, form = model_category_form(line)
-        results = CategoryAnswers(model, category, path, readings.reading(model, form), path)
-        yield results, line._replace(record={**line.record, "result": line.record["response"]})
-
-
-def model_category_form(line: SourceRecord) -> tuple[str, str, str]:
-    """Return the model, category and form of an answer; InputError for a malformed one."""
-    category = line.field("category", str, "a category's name")
-    form = line.record.get("form", "prompting")
-    form = "tool_call" if form == "tools_text" else form  # answers are written alike
-    if form not in ANSWER_FORMS:
-        raise line.error("form", f'expected one of {", ".join(ANSWER_FORMS)}, got "{form}"')
-    if "response" not in line.record:
-        raise line.error("response", "expected the answer, but there is no such field")
-    model = str(line.record.get("model", _MODEL_OF_LINES)).encode("utf-8", "replace").decode()
-    return model, str(ALIASES.get(category, category)), str(form)
-
-
-def _part_entry(line: SourceRecord) -> dict[str, Any]:
-    """Return an answer as an entry of a result file, with its line number."""
-    optional = ("sample", CONTEXT_OVERFLOW, "ground_truth", "messages", "dataset_path")
-    return {
-        "id": line.field("id", str, "a task's id"),
-        "result": line.record["response"],
-        "line": line.number,
-        **{name: line.record[name] for name in optional if name in line.record},
-    }
-
-
-def pair_answers(
-    tasks: Iterator[Task], results: CategoryAnswers, *, partial: bool
-) -> Iterator[tuple[Task, SourceRecord]]:
-    """Pair answers with their tasks.
-
-    Answers in BFCL's task order are paired in constant memory.
-
-    Lines with a "sample" (`run --num_samples`) may answer a task several times; such tasks stay
-    in memory.
-
-    Raises InputError for an unknown or repeated id, and, unless `partial`, for tasks
-    without an answer.
-    """
-    waiting: dict[str, Task] = {}
-    sampled: dict[str, tuple[Task, set[Any]]] = {}  # id -> its task and which samples were seen
-    for line in results.lines():
-        entry_id = v4_entry_id(line.field("id", str, "a task's id"))
-        sample = line.record.get("sample")
+    def task_of(self, line: SourceRecord) -> Task:
+        """Return the task that a line answers; InputError for an unknown or repeated id."""
+        entry_id, sample = line.record["id"], line.record.get("sample")
         if sample is not None:
             line.field("sample", int, "which of a task's answers it is (a number)")
-        if entry_id in sampled and sample is not None and sample not in sampled[entry_id][1]:
-            sampled[entry_id][1].add(sample)
-            yield sampled[entry_id][0], line
-            continue
-        _read_up_to(entry_id, tasks, waiting, results, line)
-        if "result" not in line.record:
-            raise results.fault(line, "expected the answer, but there is no such field")
+            task, seen = self._sampled.get(entry_id, (None, set[Any]()))
+            if task is not None and sample not in seen:
+                seen.add(sample)
+                return task
+        while entry_id not in self._waiting:
+            read = next(self._unread, None)
+            if read is None:
+                raise line.error(
+                    "id",
+                    f'no task of {self._results.category} is called "{entry_id}", or it was '
+                    "answered already in this file. Name the tasks that were answered by "
+                    "--dataset_path",
+                )
+            self._waiting[read.id] = read
+        task = self._waiting.pop(entry_id)
         if sample is not None:
-            sampled[entry_id] = waiting[entry_id], {sample}
-        yield waiting.pop(entry_id), line
-    if not partial and (missing := [*waiting, *(task.id for task in tasks)]):
-        raise InputError(
-            f"{results.model}, {results.category}: {len(missing)} tasks have no answer, the first "
-            f"is {missing[0]}. Pass --partial to score those that have one."
-        )
+            self._sampled[entry_id] = task, {sample}
+        return task
 
-
-def _read_up_to(
-    entry_id: str,
-    tasks: Iterator[Task],
-    waiting: dict[str, Task],
-    results: CategoryAnswers,
-    line: SourceRecord,
-) -> None:
-    """Read tasks into `waiting` up to the wanted one; InputError if there is none."""
-    while entry_id not in waiting:
-        task = next(tasks, None)
-        if task is None:
-            raise line.error(
-                "id",
-                f'no task of {results.category} is called "{entry_id}", or it was answered already '
-                "in this file. Name the tasks that were answered by --dataset_path",
+    def require_none(self) -> None:
+        """Require that no task is left without an answer; InputError."""
+        if missing := [*self._waiting, *(task.id for task in self._unread)]:
+            raise InputError(
+                f"{self._results.model}, {self._results.category}: {len(missing)} tasks have no "
+                f"answer, the first is {missing[0]}. Pass --partial to score those that have one."
             )
-        waiting[task.id] = task
 
 
 def v4_entry_id(entry_id: str) -> str:
@@ -292,7 +251,9 @@ def v4_entry_id(entry_id: str) -> str:
 
 def read_response(results: CategoryAnswers, task: Task, line: SourceRecord) -> Any:
     """Read the response of a line, in the form that `judge` takes."""
-    answer, kind, is_jsonl = line.record["result"], task.kind, results.origin is not None
+    if "result" not in line.record:
+        raise results.fault(line, "expected the answer, but there is no such field")
+    answer, kind, is_jsonl = line.record["result"], task.kind, results.is_jsonl
     decoder = results.reading.decoder
     if not decoder.is_default:
         return _decoded_response(results.reading, task, answer, is_jsonl=is_jsonl)

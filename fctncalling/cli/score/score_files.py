@@ -37,7 +37,7 @@ from fctncalling.data.format_sensitivity import VARIANTS, parse_variant_id
 from fctncalling.data.types import StepRecord, Task, Verdict
 from fctncalling.data.unsafe_text import json_text
 from fctncalling.envs.rewards import progress_share
-from fctncalling.evaluation.pass_at_k import TaskSampleCounts
+from fctncalling.evaluation.pass_at_k import SuccessCounts
 
 
 class Latencies:
@@ -269,15 +269,8 @@ _COLUMNS: dict[str, list[str]] = json.loads(
 _COLUMNS["format_sensitivity"] += [f"Config {variant}" for variant in VARIANTS]
 
 
-class ExtraMetrics:
+class ExtraMetrics(SuccessCounts):
     """Extra metrics of one category, beside BFCL's: summed over its answers."""
-
-    def __init__(self, *, strict: bool) -> None:
-        self._count = 0
-        self._progress = 0.0
-        self._is_strict = strict
-        self.samples = TaskSampleCounts()
-        self.strict_samples = TaskSampleCounts()
 
     def add(
         self, task: Task, response: Any, form: str, verdict: Verdict, *, broke_off: bool = False
@@ -286,33 +279,10 @@ class ExtraMetrics:
 
         Only valid ones are checked strictly; one that `broke_off` fails that check.
         """
-        self._count += 1
-        self._progress += 0.0 if broke_off else progress_share(task, verdict)
-        self.samples.add(task.id, success=verdict.valid)
-        if self._is_strict:
-            passed = verdict.valid and not broke_off
-            strict = passed and _is_strictly_valid(task, response, form, verdict)
-            self.strict_samples.add(task.id, success=strict)
-
-    def rates(self) -> dict[str, float]:
-        """Return the metrics as rates, 0..1."""
-        count = max(1, self._count)
-        shares = {"progress": self._progress / count}
-        strict = self.strict_samples.successes
-        return {**shares, "strict_accuracy": strict / count} if self._is_strict else shares
-
-    def intervals_and_pass_at_k(self) -> dict[str, Any]:
-        """Return 95 % intervals, and pass@k (pass at k) and pass^k of repeated samples."""
-        if not self._count:
-            return {}
-        fields: dict[str, Any] = {"accuracy_interval": list(self.samples.interval())}
-        if self._is_strict:
-            fields["strict_accuracy_interval"] = list(self.strict_samples.interval())
-        if sampled := self.samples.report():
-            fields["sampled"] = sampled
-            if self._is_strict:
-                fields["sampled_strict"] = self.strict_samples.report()
-        return fields
+        progress = 0.0 if broke_off else progress_share(task, verdict)
+        strict = self.is_strict and verdict.valid and not broke_off
+        strict = strict and _is_strictly_valid(task, response, form, verdict)
+        self.count(task.id, valid=verdict.valid, strict=strict, progress=progress)
 
     def columns(self) -> list[str]:
         """Return the columns of the table, by name."""
@@ -320,7 +290,7 @@ class ExtraMetrics:
 
     def cells(self) -> list[str]:
         """Return the cells of the table's row: the interval and the rates in percent."""
-        interval = self.samples.interval() if self._count else None
+        interval = self.samples.interval() if self.num_answers else None
         return [interval_text(interval), *(f"{100 * rate:.2f}%" for rate in self.rates().values())]
 
 

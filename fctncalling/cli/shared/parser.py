@@ -7,6 +7,7 @@ import difflib
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -100,6 +101,48 @@ def add_flag(
 ) -> None:
     """Add a flag with a value to a parser: its type, metavar and help."""
     parser.add_argument(name, type=kind, metavar=metavar, help=text, default=default, **options)
+
+
+def add_input(
+    parser: argparse._ActionsContainer,
+    flag: str,
+    metavar: str,
+    text: str,
+    *,
+    kind: Callable[[str], Any] = Path,
+    many: bool = False,
+    required: bool = True,
+) -> None:
+    """Add the input of a command: its path without a flag, or behind the flag it had before."""
+    group = parser.add_mutually_exclusive_group(required=required)
+    default: Any = () if many else None
+    for name, nargs, told in (
+        (flag.lstrip("-"), "*" if many else "?", text),
+        (flag, "+" if many else None, argparse.SUPPRESS),
+    ):
+        group.add_argument(
+            name,
+            action=InputAction,
+            nargs=nargs,
+            type=kind,
+            metavar=metavar,
+            default=default,
+            help=told,
+        )
+
+
+class InputAction(argparse.Action):
+    """Action of an input, which a path that is not given leaves as its flag set it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option: object = None,
+    ) -> None:
+        if values is not self.default:
+            setattr(namespace, self.dest, values)
 
 
 def add_switch(parser: argparse._ActionsContainer, name: str, text: str) -> None:

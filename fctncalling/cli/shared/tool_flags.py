@@ -14,7 +14,7 @@ from fctncalling.cli.shared.parser import add_flag, add_switch
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
-from fctncalling.envs.errors import MissingExtra
+from fctncalling.envs.errors import InfrastructureError, MissingExtra
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.tools.box.tool_server import (
@@ -55,17 +55,14 @@ class TaskTools:
 
     The box of the servers of --mcp, which all environments share.
 
-    Raises InputError for what is not NAME=MODULE:CLASS, or cannot be imported, ToolDefinitionError
-    and MissingExtra for a server that cannot be had.
+    Raises SettingError for what is not NAME=MODULE:CLASS, or cannot be imported,
+    ToolDefinitionError and MissingExtra for a server that cannot be had.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._allowed: bool = args.allow_task_tools
-        try:
-            seed = getattr(args, "tools_seed", None)
-            self.given: dict[str, Any] = {**parse_tool_classes(args.tools, seed)}
-        except SettingError as error:
-            raise InputError(str(error)) from error
+        seed = getattr(args, "tools_seed", None)
+        self.given: dict[str, Any] = {**parse_tool_classes(args.tools, seed)}
         addresses: list[str] = getattr(args, "mcp", [])
         self.box: ToolBox | None = None
         if addresses:
@@ -145,3 +142,9 @@ MISSING = (MissingExtra, CorpusError, LongContextError)
 
 UNREADABLE = (TaskError, ToolDefinitionError, LookupError, OSError)
 """Tasks that cannot be read, or tools of theirs that are none."""
+
+USER_ERRORS = (
+    *(InputError, SettingError, TaskError, ToolDefinitionError),
+    *(InfrastructureError, OSError, *MISSING),
+)
+"""Errors that end a command in one line: what it was given, or needs, cannot be used."""

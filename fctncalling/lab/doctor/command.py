@@ -6,7 +6,7 @@ where the model is sound, 1 for a fault, 2 if something could not be checked. --
 weights.
 
 example:
-  fctncalling doctor --model my-model --dataset_path data/bfcl/BFCL_v4_multiple.json
+  fctncalling doctor my-model --dataset_path data/bfcl/BFCL_v4_multiple.json
 """
 
 from __future__ import annotations
@@ -16,25 +16,29 @@ import json
 import os
 import platform
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.algorithms.config import SettingError
+from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.parser import (
     add_flag,
+    add_input,
     add_json_switch,
     add_switch,
     missing_training_message,
-    print_error,
 )
 from fctncalling.cli.shared.tool_flags import add_tool_arguments
 from fctncalling.lab.doctor.finding import (
+    BROKEN,
     FAULT,
+    IMPOSSIBLE,
     NOTE,
     SOUND,
+    SUSPICIOUS,
     UNCHECKED,
     HealthCheck,
     exit_code,
@@ -51,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(add_flag, parser)
     tasks = "task file to train on; default: the embedded held-out tasks"
     budget = "budget of an episode; default: the model's context"
-    add("--model", str, "PATH", "folder of a model, or a name on the hub", required=True)
+    add_input(parser, "--model", "MODEL", "folder of a model, or a name on the hub", kind=str)
     add("--dataset_path", Path, "FILE", tasks)
     add_tool_arguments(parser)
     add("--chat_template", Path, "FILE", "in place of its own")
@@ -66,25 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Examine and print; return 0, 1 for a fault, 2 if something could not be checked."""
-    try:
-        from fctncalling.lab.doctor.examine import ExaminationSettings, examine
-
-        tools = parse_tool_classes(args.tools, args.tools_seed)
-        template = args.chat_template and args.chat_template.read_text(encoding="utf-8")
-    except SettingError as error:
-        return print_error(error)
-    except ImportError as error:
-        return print_error(missing_training_message("doctor", error))
-    except (OSError, UnicodeDecodeError) as error:
-        return print_error(f"--chat_template {args.chat_template}: {error}")
-    names = "dataset_path adapter vllm_url max_episode_tokens quick allow_task_tools".split()
-    given = {name: getattr(args, name) for name in names}
-    found = examine(
-        ExaminationSettings(
-            args.model, chat_template=template, tools=tools, on_stage=_show_stage, **given
-        )
-    )
-    _show_stage("")
+    found = examined_model(args)
     if args.json:
         print(json.dumps(as_json(args.model, found), indent=2))
     elif args.markdown:
@@ -95,6 +81,27 @@ def run(args: argparse.Namespace) -> int:
     return exit_code(found.findings)
 
 
+def examined_model(args: argparse.Namespace) -> ExaminationResult:
+    """Examine the model of the arguments; raises InputError for what cannot be read."""
+    try:
+        from fctncalling.lab.doctor.examine import ExaminationSettings, examine
+
+        tools = parse_tool_classes(args.tools, args.tools_seed)
+        template = args.chat_template and args.chat_template.read_text(encoding="utf-8")
+    except ImportError as error:
+        raise InputError(missing_training_message("doctor", error)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--chat_template {args.chat_template}: {error}") from None
+    names = "dataset_path adapter vllm_url max_episode_tokens quick allow_task_tools".split()
+    given = {name: getattr(args, name) for name in names}
+    settings = ExaminationSettings(
+        args.model, chat_template=template, tools=tools, on_stage=_show_stage, **given
+    )
+    found = examine(settings)
+    _show_stage("")
+    return found
+
+
 def _show_stage(stage: str) -> None:
     """Show the current stage on one terminal line, which the next stage overwrites."""
     if sys.stderr.isatty():
@@ -102,8 +109,9 @@ def _show_stage(stage: str) -> None:
         print(f"\r\033[K{shown}", end="", file=sys.stderr, flush=True)
 
 
-LABELS = {SOUND: "ok", NOTE: "note", FAULT: "FAULT", UNCHECKED: "?"}
-_COLOURS = {SOUND: "32", NOTE: "33", FAULT: "1;31", UNCHECKED: "1;35"}
+LABELS = {SOUND: "ok", UNCHECKED: "?", FAULT: "FAULT", IMPOSSIBLE: "FAULT", BROKEN: "FAULT"}
+LABELS |= dict.fromkeys((NOTE, SUSPICIOUS), "note")
+_LABEL_COLOURS = {"ok": "32", "note": "33", "FAULT": "1;31", "?": "1;35"}
 _AUTHORS = {"context": "2", "action": "30;46", "end": "30;43"}
 _PACKAGES = ("fctncalling", "torch", "transformers", "tokenizers", "peft", "vllm")
 MAX_CONTEXT_CHARS = 320
@@ -112,13 +120,22 @@ MAX_CONTEXT_CHARS = 320
 
 def terminal_text(model: str, found: ExaminationResult, *, coloured: bool) -> str:
     """Return one screen: a line a check, then an episode with the trained tokens marked."""
-    lines = [f"{model}: {outcome_summary(found.findings)}"]
-    for each in found.findings:
-        label = _paint(f"{LABELS[each.level]:5}", _COLOURS[each.level], coloured=coloured)
-        lines.append(f"  {label} {each.check:17} {each.line}")
+    lines = table_lines(model, found.findings, coloured=coloured)
     if found.spans:
         lines += ["", *_rendering(found, coloured=coloured)]
     return "\n".join(lines)
+
+
+def table_lines(
+    title: str, findings: Sequence[HealthCheck], *, coloured: bool = False
+) -> list[str]:
+    """Return the table of findings: a head with their outcome, then a line for each."""
+    lines = [f"{title}: {outcome_summary(findings)}"]
+    for each in findings:
+        label = LABELS[each.level]
+        label = _paint(f"{label:5}", _LABEL_COLOURS[label], coloured=coloured)
+        lines.append(f"  {label} {each.check:17} {each.line}")
+    return lines
 
 
 def issue_markdown(model: str, found: ExaminationResult) -> str:
@@ -149,13 +166,13 @@ def as_json(model: str, found: ExaminationResult) -> dict[str, Any]:
 
 def outcome_summary(findings: Sequence[HealthCheck]) -> str:
     """Return the outcome in a few words."""
-    counts = {level: sum(each.level == level for each in findings) for level in LABELS}
-    notes = f"{counts[NOTE]} note{'s' * (counts[NOTE] != 1)}"
-    if counts[FAULT]:
-        faults = f"{counts[FAULT]} fault{'s' * (counts[FAULT] != 1)} that spoil training"
+    counts = Counter(LABELS[each.level] for each in findings)
+    notes = f"{counts['note']} note{'s' * (counts['note'] != 1)}"
+    if counts["FAULT"]:
+        faults = f"{counts['FAULT']} fault{'s' * (counts['FAULT'] != 1)} that spoil training"
         return f"{faults}, {notes}"
-    if counts[UNCHECKED]:
-        return f"could not be checked ({counts[UNCHECKED]} of {len(findings)}), {notes}"
+    if counts["?"]:
+        return f"could not be checked ({counts['?']} of {len(findings)}), {notes}"
     return f"sound, {notes}"
 
 

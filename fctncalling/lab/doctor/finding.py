@@ -1,4 +1,4 @@
-"""Findings of the doctor: sound, worth a note, a fault that spoils training, or not checked."""
+"""Findings of all checks: sound, worth a note, a fault, or not checked."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 SOUND, NOTE, FAULT, UNCHECKED = "sound", "note", "fault", "unchecked"
-EXIT_CODES = {SOUND: 0, NOTE: 0, FAULT: 1, UNCHECKED: 2}
+IMPOSSIBLE, BROKEN, SUSPICIOUS = "impossible", "broken", "suspicious"  # of a task
+EXIT_CODES = dict.fromkeys((SOUND, NOTE, SUSPICIOUS), 0)
+EXIT_CODES |= {FAULT: 1, IMPOSSIBLE: 1, BROKEN: 1, UNCHECKED: 2}
 
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """One line of the doctor's page: which check, how it came out, and what to do about it."""
+    """Finding of a check: how it came out, and what to do about it."""
 
     check: str
-    level: str  # SOUND, NOTE, FAULT or UNCHECKED
+    level: str  # a key of EXIT_CODES
     message: str
     cure: str = ""
     figures: Mapping[str, Any] = field(default_factory=dict)  # what was measured, for --json

@@ -15,30 +15,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
 import textwrap
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from fctncalling.cli.score.answer_judge import AnswerJudge
 from fctncalling.cli.score.disputed_truths import disputed_line
 from fctncalling.cli.score.readings import Reading, ReadingFlags, add_reading_arguments
-from fctncalling.cli.score.results import (
-    CategoryAnswers,
-    iter_answers,
-    read_response,
-    v4_entry_id,
-)
+from fctncalling.cli.score.results import RecordedAnswer, RecordedAnswers
 from fctncalling.cli.score.score_files import steps_of_messages
 from fctncalling.cli.score.unread_answers import UnreadAnswers
-from fctncalling.cli.shared.jsonl_records import (
-    InputError,
-    SourceRecord,
-    with_progress_bar,
-)
-from fctncalling.cli.shared.parser import add_flag, add_json_switch, print_error
+from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.parser import add_flag, add_json_switch
 from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.cli.shared.tool_flags import (
@@ -48,8 +38,6 @@ from fctncalling.cli.shared.tool_flags import (
     add_tool_arguments,
 )
 from fctncalling.data.categories import ALIASES
-from fctncalling.data.errors import TaskError
-from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
@@ -174,44 +162,6 @@ def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-class RecordedAnswer(NamedTuple):
-    """One answer as `judge` takes it."""
-
-    results: CategoryAnswers
-    line: SourceRecord
-    task: Task
-    response: Any
-    overflowed: bool
-
-
-def recorded_answers(
-    path: Path, finder: TaskFinder, categories: Collection[str], flags: ReadingFlags
-) -> Iterator[RecordedAnswer | None]:
-    """Yield every answer of the wanted categories (all where there are none).
-
-    None for one that is marked invalid.
-
-    Raises InputError for what cannot be read.
-    """
-    for results, line in iter_answers(path, flags):
-        if categories and results.category not in categories:
-            continue
-        if line.record.get("invalid") is True:
-            yield None
-            continue
-        named = {**line.record, "category": results.category}
-        named["id"] = v4_entry_id(line.field("id", str, "a task's id"))
-        task = finder.find_task(SourceRecord(line.path, line.number, named))
-        if "result" not in line.record:
-            raise results.fault(line, "expected the answer, but there is no such field")
-        try:
-            response = read_response(results, task, line)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise results.fault(line, f"cannot be read: {error}") from None
-        overflowed = bool(line.record.get(CONTEXT_OVERFLOW))
-        yield RecordedAnswer(results, line, task, response, overflowed)
-
-
 Reports = dict[str, dict[str, CategoryReport]]
 """Model -> category -> its report."""
 
@@ -233,17 +183,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report on every category; return 0, or 2 if nothing can be said, or not as it stands."""
-    try:
-        tools = TaskTools(args)
-        flags = ReadingFlags.of(args)
-        unread = UnreadAnswers(flags)
-        reports, readings, num_invalid = _reports(args, flags, tools, unread)
-        judged = [each for model in reports.values() for each in model.values()]
-        if not any(each.num_judged for each in judged):
-            raise InputError(_nothing(args, judged, num_invalid))
-    except (InputError, TaskError, OSError) as error:
-        return print_error(error)
+    """Report on every category; return 0, or 2 where it cannot be said as it stands."""
+    report, unread = diagnosed_answers(args)
+    as_text = report_text(report["models"], report["invalid"])
+    print(json.dumps(report, indent=2) if args.json else as_text)
+    return unread.report()
+
+
+def diagnosed_answers(args: argparse.Namespace) -> tuple[dict[str, Any], UnreadAnswers]:
+    """Diagnose the answers of the arguments: return the report as JSON, and who was not read.
+
+    Raises InputError where nothing can be said.
+    """
+    flags, tools = ReadingFlags.of(args), TaskTools(args)
+    judge = AnswerJudge(flags, tools)
+    finder = TaskFinder(args.dataset_path, tools.given)
+    wanted = {ALIASES.get(name) or name for name in args.category}
+    reports: Reports = {}
+    readings: dict[tuple[str, str], Reading] = {}
+    num_invalid = 0
+    answers = RecordedAnswers(args.result, flags)
+    for answer in with_progress_bar(answers, "diagnosing", "answer"):
+        results = answer.results
+        if wanted and results.category not in wanted:
+            continue
+        if answer.is_invalid:
+            num_invalid += 1
+            continue
+        categories = reports.setdefault(results.model, {})
+        report = categories.setdefault(results.category, CategoryReport(args.examples))
+        readings[results.model, results.category] = results.reading
+        _add(report, answer, finder, judge)
+    judged = [each for model in reports.values() for each in model.values()]
+    if not any(each.num_judged for each in judged):
+        raise InputError(_nothing(args, judged, num_invalid))
     found: dict[str, Any] = {
         model: {
             category: {
@@ -256,70 +229,39 @@ def run(args: argparse.Namespace) -> int:
         }
         for model, categories in reports.items()
     }
-    _print(
-        json.dumps({"models": found, "invalid": num_invalid}, indent=2)
-        if args.json
-        else report_text(found, num_invalid)
-    )
-    return unread.report()
-
-
-def _print(text: str) -> None:
-    """Print a long text; a reader that has seen enough, such as `head`, is no error."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _reports(
-    args: argparse.Namespace, flags: ReadingFlags, tools: TaskTools, unread: UnreadAnswers
-) -> tuple[Reports, dict[tuple[str, str], Reading], int]:
-    """Return the reports, how answers were read, and how many are marked invalid."""
-    reports: Reports = {}
-    readings: dict[tuple[str, str], Reading] = {}
-    num_invalid = 0
-    wanted = {ALIASES.get(name) or name for name in args.category}
-    finder = TaskFinder(args.dataset_path, tools.given)
-    answers = recorded_answers(args.result, finder, wanted, flags)
-    for answer in with_progress_bar(answers, "diagnosing", "answer"):
-        if answer is None:
-            num_invalid += 1
-            continue
-        results = answer.results
-        categories = reports.setdefault(results.model, {})
-        report = categories.setdefault(results.category, CategoryReport(args.examples))
-        readings[results.model, results.category] = results.reading
-        verdict = _add(report, answer, tools, finder.path)
-        if verdict is not None:
-            raw = answer.line.record["result"]
-            unread.add(results.model, answer.task, results.reading, raw, verdict)
-    return reports, readings, num_invalid
+    return {"models": found, "invalid": num_invalid}, judge.unread
 
 
 def _add(
-    report: CategoryReport, answer: RecordedAnswer, tools: TaskTools, origin: Path
-) -> Verdict | None:
+    report: CategoryReport, answer: RecordedAnswer, finder: TaskFinder, judge: AnswerJudge
+) -> None:
     """Diagnose one answer.
 
     Where tools of ours fail, or no checker judges it, it is counted apart.
     """
-    results = answer.results
+    results, line = answer.results, answer.line
+    task = finder.find_task(line)
+    overflowed = bool(line.record.get(CONTEXT_OVERFLOW))
     try:
-        task = results.reading.task(tools.with_docs(answer.task, origin))
-        classes = tools.classes_for((task,), origin)
+        task, response, verdict, classes = judge.judged(answer, task, finder.path)
+        task, strict = results.reading.task(task), None
         found = diagnose(
-            task, answer.response, results.form, extra_tools=classes, overflowed=answer.overflowed
+            task,
+            response,
+            results.form,
+            verdict=verdict,
+            extra_tools=classes,
+            overflowed=overflowed,
         )
-        strict = None
-        if found.verdict.valid:
-            steps = steps_of_messages(task, answer.response, results.form)
-            strict = strict_verdict(task, steps, found.verdict).error_type
-    except (InfrastructureError, LookupError, ValueError, ImportError) as error:
-        report.add_not_judged(str(results.fault(answer.line, f"cannot be judged: {error}")))
-        return None
+        if verdict.valid:
+            steps = steps_of_messages(task, response, results.form)
+            strict = strict_verdict(task, steps, verdict).error_type
+    except (InputError, InfrastructureError, LookupError, ValueError, ImportError) as error:
+        ours = isinstance(error, InputError)
+        fault = error if ours else results.fault(line, f"cannot be judged: {error}")
+        report.add_not_judged(str(fault))
+        return
     report.add(task.id, found, strict)
-    return found.verdict
 
 
 def _nothing(args: argparse.Namespace, reports: list[CategoryReport], num_invalid: int) -> str:

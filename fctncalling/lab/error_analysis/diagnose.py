@@ -204,15 +204,16 @@ def diagnose(
     response: Any,
     form: str = "prompting",
     *,
+    verdict: Verdict | None = None,
     extra_tools: ExtraTools | None = None,
     overflowed: bool = False,
 ) -> Diagnosis:
     """Return the verdict on one answer with everything that has to be mended.
 
-    Arguments are those of `judge`; `overflowed`: the dialogue outgrew its context. Raises what
-    `judge` raises.
+    Arguments are those of `judge`; `verdict`: spares a second one; `overflowed`: the dialogue
+    outgrew its context. Raises what `judge` raises.
     """
-    verdict = judge(task, response, form, extra_tools=extra_tools)
+    verdict = verdict or judge(task, response, form, extra_tools=extra_tools)
     if verdict.valid:
         return Diagnosis(verdict)
     if overflowed:
