@@ -1,4 +1,4 @@
-"""LanguageModelUser: a user that a language model speaks for, such as one behind an endpoint."""
+"""User that is simulated by a language model, such as one behind an endpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHORTEST = 4  # characters of a value that is no part of ordinary speech
 
 
 def reveals_answer(reply: str, task: Task, turn: int = 0) -> bool:
-    """Whether a user's reply reveals the answer: has what a user must not say.
+    """Whether a user's reply contains a part of the answer that it must not give away.
 
     That is a text that reads as calls, the name of an offered function where it cannot be an
     ordinary word, a parameter with a value assigned to it, or a value of the ground truth that the
@@ -62,25 +62,27 @@ def _parameters(doc: Any) -> list[str]:
 
 
 def _unknown_values(task: Task, turn: int) -> Iterator[str]:
-    """Yield the texts of the ground truth that neither the user knows nor anybody may guess."""
+    """Yield texts of the ground truth that the user does not know and nobody may guess."""
     if task.ground_truth is None or task.kind == "agentic":
         return
     try:
         turns = oracle_calls(task)
     except ValueError:
         return
-    said = " ".join(str(m.get("content", "")) for messages in task.question for m in messages)
-    known = {str(value) for value in known_values(task, turn).values()}
+    question_text = " ".join(
+        str(m.get("content", "")) for messages in task.question for m in messages
+    )
+    values = {str(value) for value in known_values(task, turn).values()}
     for calls in turns:
         for call in calls:
             for value in call.arguments.values():
                 is_text = isinstance(value, str) and len(value) >= _SHORTEST
-                if is_text and value not in known and not is_mentioned(value, said):
+                if is_text and value not in values and not is_mentioned(value, question_text):
                     yield value
 
 
 def run_with_timeout(seconds: float, work: Callable[[], Any], name: str) -> Any:
-    """Run some work with a timeout and return its result; its exceptions are raised here.
+    """Run a function with a timeout and return its result; its exceptions are raised here.
 
     Raises InfrastructureError where it takes longer: its thread is left behind, and ends with the
     process at the latest.
@@ -122,7 +124,7 @@ Complete = Callable[[list[Message]], str]
 
 
 class LanguageModelUser:
-    """Language-model user, which `complete` asks.
+    """User that asks the function `complete`, a language model, for each answer.
 
     The model is told the request and the values that the user knows (`known_values`), never the
     calls. An answer that gives them away all the same is replaced by a refusal. An answer that is
@@ -141,7 +143,7 @@ class LanguageModelUser:
         return self._name
 
     def __call__(self, conversation: list[Message], about: Mapping[str, Any]) -> str | None:
-        """Return the model's answer; None where it has nothing to answer.
+        """Return the model's answer; None if it has no answer.
 
         Raises InfrastructureError.
         """
@@ -157,14 +159,14 @@ class LanguageModelUser:
 
 
 def messages_for_user_model(conversation: list[Message], task: Task, turn: int) -> list[Message]:
-    """Return messages for the user's model: the conversation, roles exchanged, calls left out."""
-    said = [
+    """Prepare messages for the user's model: roles exchanged, calls left out."""
+    lines = [
         str(message.get("content", "")) for message in task.question[turn] if _is_users(message)
     ]
-    known = {name: spoken_value(value) for name, value in known_values(task, turn).items()}
+    values = {name: spoken_value(value) for name, value in known_values(task, turn).items()}
     system = INSTRUCTIONS.format(
-        request=" ".join(said) or "(nothing more)",
-        known=json.dumps(known, ensure_ascii=False),
+        request=" ".join(lines) or "(nothing more)",
+        known=json.dumps(values, ensure_ascii=False),
         done=DONE,
     )
     seen: list[Message] = [{"role": "system", "content": system}]
@@ -198,7 +200,7 @@ _TRANSIENT = (408, 409, 425, 429)
 
 
 class EndpointChatModel:
-    """Chat model behind an endpoint, greedy and seeded, with retries.
+    """Chat model behind an endpoint; greedy and seeded, with retries.
 
     `base_url`: none for `OPENAI_BASE_URL`, else OpenAI's. The key is that of `OPENAI_API_KEY`.
     Raises ValueError for an address that is none of http or https.
@@ -255,13 +257,13 @@ class EndpointChatModel:
 
 
 def _text(data: bytes) -> str:
-    """Return the text of an answer; "" where its message has none."""
+    """Return the text of an endpoint's answer; "" if its message has none."""
     try:
         message: Any = json.loads(data)["choices"][0]["message"]
         content = message.get("content")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        shown = data[:80].decode("utf-8", "replace")
-        raise InfrastructureError(f"no message in the answer: {shown!r}") from None
+        excerpt = data[:80].decode("utf-8", "replace")
+        raise InfrastructureError(f"no message in the answer: {excerpt!r}") from None
     return content if isinstance(content, str) else ""
 
 
