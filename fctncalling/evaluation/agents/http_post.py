@@ -1,4 +1,4 @@
-"""HTTP POST with a deadline and a bound on the unpacked answer; redaction of secrets."""
+"""HTTP POST with a deadline, a bound on the unpacked answer, and redaction of secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONNECT_S = 10.0  # until a connection stands
 
 
 class Reply(NamedTuple):
-    """Reply to a request, whole."""
+    """Complete reply to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -25,7 +25,7 @@ class Reply(NamedTuple):
 
 
 class RequestFailed(Exception):
-    """Failed request, without a whole reply; `unreachable` if there was no connection."""
+    """Error of a request without a complete reply; `unreachable` if there was no connection."""
 
     def __init__(self, message: str, *, unreachable: bool = False, timed_out: bool = False) -> None:
         super().__init__(message)
@@ -34,11 +34,11 @@ class RequestFailed(Exception):
 
 
 class BadAddress(Exception):
-    """Bad address: a URL that HTTP does not know."""
+    """Error of a URL that HTTP does not accept."""
 
 
 class HttpPoster:
-    """HTTP poster of JSON to one URL, from any number of threads.
+    """Thread-safe sender of JSON to one URL.
 
     httpx bounds the gap between two bytes, so an endpoint that drips would never end. Here a timer
     shuts the socket down when the time is up, wherever the request then stands.
@@ -143,20 +143,20 @@ class HttpPoster:
 
 
 class _Connection:
-    """A thread's client and the socket it speaks through."""
+    """HTTP client of one thread and its current socket."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
         self._socket: Any = None
 
     def note(self, _: str, info: Mapping[str, Any]) -> None:
-        """Remember the newest socket; called by httpx at each stage of a request."""
+        """Remember the newest socket; httpx calls this at each stage of a request."""
         stream = info.get("return_value")
         if stream is not None and hasattr(stream, "get_extra_info"):
             self._socket = stream.get_extra_info("socket") or self._socket
 
     def shut_down(self) -> None:
-        """End whatever waits on the socket; `close` would not wake a thread that waits."""
+        """Shut down the socket, which wakes a waiting thread; `close` would not."""
         if self._socket is not None:
             with contextlib.suppress(OSError, ValueError):
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
@@ -169,7 +169,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/\s?#\"'<>]+@")
 
 
 class Redactor:
-    """Redactor of secrets in texts, however an endpoint writes them back.
+    """Redactor of secrets in texts, in every way an endpoint may escape them.
 
     API keys and URL credentials never reach results, logs or error messages.
     """
@@ -180,7 +180,7 @@ class Redactor:
         self._in_answers = _pattern(secrets, _LEAST_IN_ANSWERS)
 
     def redact_text(self, text: str) -> str:
-        """Redact an error text: its secrets, and the credentials of URLs."""
+        """Redact secrets and the credentials of URLs in an error text."""
         return _CREDENTIALS.sub(f"{REDACTED}@", _replaced(self._in_errors, text))
 
     def redact_json(self, value: Any) -> Any:
@@ -198,7 +198,7 @@ def without_credentials(url: str) -> str:
 
 
 def _credentials(url: str) -> set[str]:
-    """Return the password of a URL, and user and password together as HTTP sends them."""
+    """Return a URL's password, and user and password together as HTTP sends them."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -223,7 +223,7 @@ def _base64(secret: str) -> str:
 
 
 def _however_written(secret: str) -> str:
-    r"""Return the pattern of a text whose characters may be escaped.
+    r"""Return a pattern of a text with characters that may be escaped.
 
     By backslashes, as JSON in JSON has them, as \u005c, or as %5C.
     """
