@@ -1,4 +1,4 @@
-"""How much four environments of 32 with a tool of one second take from the throughput of all."""
+"""Throughput lost if four of 32 environments have a tool of one second."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUM_EPISODES = 800
 
 
 class SlowTool(gymnasium.Wrapper[str, str, str, str]):
-    """Every step waits a while for a tool; the environment does not say that it is quick."""
+    """Environment in which every step waits for a slow tool."""
 
     def __init__(self, env: Any, seconds: float) -> None:
         super().__init__(env)
@@ -43,7 +43,7 @@ def _note(ended: list[tuple[float, int]], record: EpisodeRecord) -> None:
 
 
 def slow_tools(rounds: int) -> tuple[float, float, bool]:
-    """Return the share of the throughput that is left, its bound, and whether it holds."""
+    """Return the remaining share of throughput, its bound, and whether it holds."""
     tasks = random.Random(0).sample(load_tasks(embedded_path("train")), NUM_EPISODES)
     path = str(embedded_path("model"))
     template = ChatTemplate(AutoTokenizer.from_pretrained(path))
@@ -60,9 +60,7 @@ def slow_tools(rounds: int) -> tuple[float, float, bool]:
     ids = [task.id for task in tasks]
 
     def steps_a_second(pool: ThreadEnvPool, count: int) -> float:
-        """Count until the last episodes are handed out: how long those take is no question of
-        throughput.
-        """
+        """Return the steps per second until the last episodes are handed out."""
         ended: list[tuple[float, int]] = []
         note = partial(_note, ended)
         started = time.perf_counter()

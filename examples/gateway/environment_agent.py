@@ -1,4 +1,4 @@
-"""An agent in a process of its own that plays the run's BFCL tasks, with our environment as tools.
+"""Agent in another process that plays the run's BFCL tasks with our environment as tools.
 
 The trainer starts it once and writes a JSON line an episode; it knows the model by its address
 alone. It needs the standard library for that, and fctncalling for the tools:
@@ -36,7 +36,7 @@ def complete(told: dict[str, Any], messages: list[Any]) -> dict[str, Any]:
 
 
 def play(told: dict[str, Any], env: FunctionCallingEnv) -> None:
-    """Play one episode and say what came of it."""
+    """Play one episode and report its result."""
     task = told["task"]
     outcome: dict[str, Any] = {"session": told["session"]}
     try:
@@ -57,7 +57,7 @@ def play(told: dict[str, Any], env: FunctionCallingEnv) -> None:
 
 
 def main() -> None:
-    """Play every episode that a line offers, all at once."""
+    """Play all episodes of a line at once."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset_path", help="the trainer's own; default: the embedded tasks")
     parser.add_argument("--eval_dataset_path", help="the trainer's own")
