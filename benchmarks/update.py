@@ -186,8 +186,8 @@ def beside_trl(options: argparse.Namespace) -> bool:
         speed, lead = (
             median(work(round_) for round_ in rounds)
             for work in (
-                lambda one, name=name: tokens / one[name],
-                lambda one, name=name: one["TRL"] / one[name],
+                lambda round_, name=name: tokens / round_[name],
+                lambda round_, name=name: round_["TRL"] / round_[name],
             )
         )
         print(f"{name:5} {speed:8.0f} tokens/s {lead:6.2f} x TRL's GRPO")

@@ -21,7 +21,7 @@ Value = Scalar | Sequence[Any] | Mapping[str, Any]
 
 
 def is_mentioned(value: Value, text: str) -> bool:
-    """Whether the words of a value stand together in a text."""
+    """Whether a text contains the words of a value together."""
     if not isinstance(value, Scalar):
         items = list(value.values() if isinstance(value, Mapping) else value)
         return bool(items) and all(is_mentioned(item, text) for item in items)
@@ -30,7 +30,7 @@ def is_mentioned(value: Value, text: str) -> bool:
 
 
 def spoken_value(value: Value) -> str:
-    """Return a value in the words in which a user says it."""
+    """Return a value in the words of a user."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Scalar):
@@ -102,7 +102,7 @@ def _guessed(questions: int, unsaid: Sequence[str]) -> Fault:
 
 
 def _is_said(value: Any, text: str) -> bool:
-    """Whether a text says an accepted value; an object lists accepted values for each key."""
+    """Whether a text mentions an accepted value; an object lists accepted values for each key."""
     if isinstance(value, dict):
         return all(
             any(choice == "" or _is_said(choice, text) for choice in accepted)
@@ -125,5 +125,5 @@ def _values(task: Task, name: str) -> Iterator[Any]:
 
 
 def calls_are_right(verdict: Verdict) -> bool:
-    """Whether a verdict says that the calls are right, whatever the questions."""
+    """Whether the calls are right by a verdict, however many questions there were."""
     return verdict.valid or verdict.error_type in (GUESSED, NEEDLESS_QUESTION)

@@ -60,7 +60,7 @@ Scores = Mapping[str, Score]
 
 
 def category_score(scores: Scores, category: str) -> Score:
-    """Return the score of a category; without results 0 over all its entries, shown as N/A."""
+    """Return the score of a category; without results 0 over all its entries, printed as N/A."""
     return scores.get(category) or Score(0.0, SIZES[category], shown=False)
 
 

@@ -70,7 +70,7 @@ VARIANTS = (
 
 
 def parse_variant_id(entry_id: str) -> tuple[PromptVariant, str]:
-    """Parse a variant id of format sensitivity: its prompt variant and the entry's own id.
+    """Parse an id of format sensitivity to a prompt variant and the entry's id.
 
     Raises ValueError for any other id.
     """

@@ -1,4 +1,4 @@
-"""Timing hook for a profiler; by default nothing is measured.
+"""Timing hook for a profiler; without a listener it only calls the function.
 
 It is here because environments and algorithms, which do not import each other, both time their
 parts.

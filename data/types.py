@@ -138,7 +138,7 @@ class TurnResults:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict of a checker; `error_type` is BFCL's own word, None if valid."""
+    """Verdict of a checker; `error_type` is from BFCL's vocabulary, None if valid."""
 
     valid: bool
     score: float  # 1.0 or 0.0 officially; the share of turns passed where progress is asked for

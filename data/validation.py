@@ -92,12 +92,12 @@ def explain_invalid(value: Any, kind: str) -> str:
         )
     if fault.validator == "required":
         missing = next(field for field in fault.validator_value if field not in fault.instance)
-        path, found = [*fault.absolute_path, missing], "nothing"
+        path, text = [*fault.absolute_path, missing], "nothing"
         expected = _expected(schema, kind, missing, fault.schema)
     else:
-        path, found = list(fault.absolute_path), _shown(fault.instance)
+        path, text = list(fault.absolute_path), _shown(fault.instance)
         expected = fault.schema.get("description", fault.message)
-    return f"{_field(path) or 'entry'}: expected {expected}, found {found}"
+    return f"{_field(path) or 'entry'}: expected {expected}, found {text}"
 
 
 def _expected(schema: Mapping[str, Any], kind: str, field: str, place: Mapping[str, Any]) -> str:

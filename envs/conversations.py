@@ -74,7 +74,7 @@ class PromptedConversation:
         return text
 
     def end(self) -> None:
-        """Do nothing: the model's last message is in the conversation."""
+        """Return: the model's last message is in the conversation already."""
 
 
 class ToolCallConversation:
@@ -122,7 +122,7 @@ class ToolCallConversation:
         return content
 
     def end(self) -> None:
-        """End the conversation: append the model's last message, if nothing answered it."""
+        """End the conversation: append the model's last message if it was not answered."""
         if self._pending is not None:
             self.messages.append({"role": "assistant", **self._pending})
             self._pending = None
@@ -272,7 +272,7 @@ def _hermes(call: Mapping[str, str]) -> str:
 
 
 def _on_lines(text: str) -> str:
-    """Put the <tool_call> marks of a text on lines of their own, as the handler needs them."""
+    """Put the <tool_call> marks of a text on separate lines, as the handler needs them."""
     return re.sub(r"(<tool_call>)\s*|\s*(</tool_call>)", r"\1\n\2", text)
 
 

@@ -164,7 +164,7 @@ def office_places(task: Task, episode: EpisodeRecord) -> Iterator[Place]:
     """Yield the place before each action of an episode of a mended task."""
     turns = [dict(_file_and_folder(text) for text in turn) for turn in task.ground_truth or ()]
     sent, wrapped, torn = dict[str, str](), set[str](), set[str]()
-    coins, lost, told = COINS, False, False
+    coins, lost, reported = COINS, False, False
     played = steps(episode)
     for number, step in enumerate(played):
         wanted = turns[step.turn]
@@ -174,7 +174,7 @@ def office_places(task: Task, episode: EpisodeRecord) -> Iterator[Place]:
         rest = turns[step.turn + 1 :]
         yield Place(
             lost, state["todo"], state["wrapped"], state["torn"], state["wrong"],
-            sum(map(len, rest)), len(rest), coins, told,
+            sum(map(len, rest)), len(rest), coins, reported,
         )  # fmt: skip
         for call, result in zip(step.calls, step.results, strict=False):
             name = str(call.arguments.get("file_name"))
@@ -192,7 +192,7 @@ def office_places(task: Task, episode: EpisodeRecord) -> Iterator[Place]:
                 else:
                     torn.discard(name)
         goes_on = number + 1 < len(played) and played[number + 1].turn == step.turn
-        told = goes_on and not step.calls
+        reported = goes_on and not step.calls
         lost = lost or (not goes_on and any(sent.get(n) != f for n, f in wanted.items()))
 
 

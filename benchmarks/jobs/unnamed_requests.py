@@ -32,9 +32,9 @@ def words(text: str) -> list[str]:
     return re.findall(r"[a-z]+", parted.lower())
 
 
-def stems(found: list[str]) -> set[str]:
+def stems(text_words: list[str]) -> set[str]:
     """Return the stems of content words."""
-    return {each[:STEM].rstrip("sy") for each in found if len(each) > 2 and each not in OTHERS}
+    return {w[:STEM].rstrip("sy") for w in text_words if len(w) > 2 and w not in OTHERS}
 
 
 def unnamed(tasks: Path) -> Iterator[tuple[str, str]]:
@@ -43,7 +43,7 @@ def unnamed(tasks: Path) -> Iterator[tuple[str, str]]:
         task = json.loads(line)
         [call] = task["ground_truth"]
         [function] = call
-        doc = next(each for each in task["function"] if each["name"] == function)
+        doc = next(doc for doc in task["function"] if doc["name"] == function)
         summary = words(doc["description"].split(". ")[0])
         nouns = stems(words(function)[1:]) | stems(summary[1:])  # without their verbs
         request = task["question"][0][0]["content"]
@@ -67,11 +67,11 @@ def main() -> int:
             flags += ["--category", "multiple", "--output", str(output)]
             if fctncalling(["forge", "--api", spec, *flags]):
                 return 2
-            found = [*unnamed(output)]
-        share = 100 * len(found) / args.num_tasks
+            requests = [*unnamed(output)]
+        share = 100 * len(requests) / args.num_tasks
         failed |= share > args.most
-        print(f"{spec}: {len(found)} of {args.num_tasks} ({share:.1f} %) name no noun")
-        for function, request in found:
+        print(f"{spec}: {len(requests)} of {args.num_tasks} ({share:.1f} %) name no noun")
+        for function, request in requests:
             print(f"  {function}: {request}")
     return int(failed)
 

@@ -102,7 +102,7 @@ def nemo_rl(root: str) -> Advantages:
 
 
 def areal(root: str) -> Advantages:
-    """PPOActor's advantages: a prompt token before, an end behind; KL carries the tokens' rewards.
+    """PPOActor's advantages: a prompt token before, an end after; KL carries the rewards.
 
     A row whose mask is full was cut: the value at its last token is the one after it.
     """

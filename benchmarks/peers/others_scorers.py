@@ -72,9 +72,9 @@ def tinker(root: str) -> Valid:
     def valid(line: dict[str, Any]) -> bool:
         calls = line["answer"]["calls"]
         text = json.dumps(calls[0] if len(calls) == 1 else calls) if calls else None
-        found = scorer._extract_function_call(text or line["answer"]["text"])
+        call = scorer._extract_function_call(text or line["answer"]["text"])
         truth = line["task"]["ground_truth"][0]
-        return found is not None and scorer._match_function_call(found, truth)
+        return call is not None and scorer._match_function_call(call, truth)
 
     return valid
 

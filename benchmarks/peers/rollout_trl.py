@@ -112,18 +112,18 @@ def against_trl(python: str, rounds: int) -> list[tuple[str, float, float, bool]
         with trl_process(python, folder, rounds + 1) as theirs:
             iteration = our_iteration(folder)
             pairs = [(iteration(), theirs()) for _ in range(rounds + 1)][1:]  # the first one warms
-    ours, other = pairs[-1]
+    ours, trl = pairs[-1]
     print(f"{NUM_QUESTIONS * GROUP_SIZE} episodes of {NUM_STEPS} steps")
-    print(f"sampled tokens: {ours['num_sampled']}, TRL's: {other['num_sampled']}")
-    found = []
+    print(f"sampled tokens: {ours['num_sampled']}, TRL's: {trl['num_sampled']}")
+    targets = []
     for part, key, least in (
         ("rollout", "rollout_s", ROLLOUT),
         ("whole iteration", "whole_s", WHOLE),
     ):
         ratio = median(b[key] / a[key] for a, b in pairs)
         name = f"{part}, {median(a[key] for a, _ in pairs):.3f} CPU seconds, of TRL's GRPO"
-        found.append((name, ratio, least, ratio >= least))
-    return found
+        targets.append((name, ratio, least, ratio >= least))
+    return targets
 
 
 def write_model(folder: Path) -> None:

@@ -211,8 +211,8 @@ def main() -> int:
 
 def _print_played(played: dict[str, PlayedTemplate], unread: list[str]) -> bool:
     """Print the results of played templates; return whether they suffice."""
-    for name, each in played.items():
-        for line in each.faults:
+    for name, template in played.items():
+        for line in template.faults:
             print(f"{name}: {line}")
     compared = [template for template in played.values() if template.prompts]
     equal = sum(not template.unequal for template in compared)

@@ -29,7 +29,7 @@ class Adder:
     """Environment with one tool."""
 
     def reset(self, **kwargs: Any) -> None:
-        """Begin anew; the prompt says it all."""
+        """Begin anew; the prompt is complete."""
 
     def add(self, first: int, second: int, third: int, fourth: int) -> str:
         """

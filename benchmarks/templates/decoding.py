@@ -127,7 +127,7 @@ def compare(new: Decoder, old: Decoder, rounds: int) -> dict[str, tuple[float, f
         times = max(1, round(SECONDS / max(old.ask(name, same, 10) / 10, 1e-6)))
         pairs = [(new.ask(name, same, times), old.ask(name, same, times)) for _ in range(rounds)]
         ratio = statistics.median(new_time / old_time for new_time, old_time in pairs)
-        each = statistics.median(other for _, other in pairs) / times / len(same) * 1e6
+        each = statistics.median(old_time for _, old_time in pairs) / times / len(same) * 1e6
         ratios[form] = (ratio, each, len(texts) - len(same))
     return ratios
 
@@ -148,8 +148,8 @@ def main() -> int:
     results = compare(new, old, options.rounds)
     new.close()
     old.close()
-    for form, (ratio, each, left_out) in results.items():
-        print(f"{form:34} {ratio:5.2f} of {each:6.1f} us a text; {left_out} left out")
+    for form, (ratio, microseconds, left_out) in results.items():
+        print(f"{form:34} {ratio:5.2f} of {microseconds:6.1f} us a text; {left_out} left out")
     overall = statistics.geometric_mean(ratio for ratio, _, _ in results.values())
     print(f"{'all forms':34} {overall:5.2f}; at most {BOUND} is asked for")
     return int(overall > BOUND)

@@ -15,7 +15,7 @@ from fctncalling.lab.doctor.template_findings import UNENDED, template_findings
 
 
 class PlayedTemplate(NamedTuple):
-    """Results of a template; they concern the stand-in tokenizer."""
+    """Results of a template, played with the stand-in tokenizer."""
 
     faults: list[str]  # lines of the doctor
     is_told: bool = False  # a fault says that its calls are not read back

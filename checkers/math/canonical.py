@@ -156,7 +156,7 @@ def _operands(
 
 
 def _meet(terms: Iterable[Tree]) -> bool:
-    """Whether two terms of a sum are alike, or one is 0."""
+    """Whether two terms of a sum are like terms, or one is 0."""
     seen = set()
     for term in terms:
         form = canonical_form(term)

@@ -43,7 +43,7 @@ _TOKEN = re.compile(
 
 
 class ExpressionError(ValueError):
-    """Error of a text that is no expression of this grammar; the message says where."""
+    """Error of a text that is no expression of this grammar; the message names the fault."""
 
 
 def tokenize(text: str) -> list[tuple[str, str]]:

@@ -176,7 +176,7 @@ def _argument_name_errors(call: Call, doc: FunctionDoc) -> tuple[list[str], list
 
 
 def _expected(schema: dict[str, Any]) -> str:
-    """Return a parameter's JSON Schema type; "any" if its doc does not say."""
+    """Return a parameter's JSON Schema type; "any" if its doc has none."""
     return JSON_TYPES.get(schema.get("type", ""), "any")
 
 

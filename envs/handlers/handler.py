@@ -84,7 +84,7 @@ class DecodedAction:
 
     @property  # cached_property takes a lock, and more time than decoding most texts
     def calls(self) -> tuple[Call, ...]:
-        """Decoded calls in order; their arguments are the record's own objects."""
+        """Decoded calls in order; their arguments are the record's objects, not copies."""
         if self._calls is None:
             self._calls = tuple(self._calls_of(self.record))
         return self._calls

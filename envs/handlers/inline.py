@@ -248,7 +248,7 @@ class TrlRequestCalls(InlineCalls):
         self._closing = re.compile(re.escape(call))
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the one candidate text: the requests, one behind the other."""
+        """Yield the one candidate text: the requests in order."""
         if any(list(call.arguments) != [QUERY] for call in calls):
             raise ValueError(
                 f"a request has one argument, {QUERY}; got "

@@ -147,7 +147,7 @@ class LenientCalls(Handler):
         return action
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Render calls as their canonical text; ValueError for what the form cannot say."""
+        """Write calls as their canonical text; ValueError if the form cannot express them."""
         return self.strict.render(calls)
 
     def _read(

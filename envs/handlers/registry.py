@@ -72,7 +72,7 @@ class AutoCalls(Handler):
         return cast("FormCalls", handler).decode_from(rest, opened, functions)
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Render calls as their canonical text; ValueError for what the form cannot say."""
+        """Write calls as their canonical text; ValueError if the form cannot express them."""
         return self.own.render(calls)
 
 

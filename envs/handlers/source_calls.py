@@ -1,4 +1,4 @@
-"""Base class of Java and JavaScript handlers: one call in brackets, arguments kept as source.
+"""Base class of Java and JavaScript handlers: one call in brackets, with source arguments.
 
 That is what BFCL's prompting form makes of Java and JavaScript: `[Desk.open(width=5, label="x")]`.
 """

@@ -113,7 +113,7 @@ def _judge_clarify(task: Task, response: Any, form: str) -> Verdict:
 
 
 def judge_turns(task: Task, turns: Sequence[TurnResults], truth: Sequence[TurnResults]) -> Verdict:
-    """Judge recorded turns; the verdict also says which turns pass."""
+    """Judge recorded turns; the verdict includes which turns pass."""
     return check(task, turns, truth)
 
 

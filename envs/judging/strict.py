@@ -1,4 +1,4 @@
-"""Strict verdict: finds what BFCL's leniency let pass.
+"""Strict verdict: finds the leniency of BFCL that an answer needed.
 
 Every leniency has an error type of its own, "strict:" and its name; the message says which step and
 what it was.

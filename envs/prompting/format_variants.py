@@ -1,4 +1,4 @@
-"""System prompts of BFCL's 26 prompt configurations, in our own wording.
+"""System prompts of BFCL's 26 prompt configurations, reworded.
 
 Parts: who the model is, its task, the form of calls, turns, the functions. Plain text joins the
 first two; Markdown puts a heading over each but the first. BFCL says how turns go on even where

@@ -93,7 +93,7 @@ class Evaluator:
         return self._depth > 1
 
     def value(self, node: ast.expr) -> Any:
-        """Evaluate an expression node; raises Python's own errors, or LimitExceeded."""
+        """Evaluate an expression node; raises Python's errors, or LimitExceeded."""
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
             raise TypeError(

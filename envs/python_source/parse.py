@@ -1,4 +1,4 @@
-"""Size-limited, thread-safe parser of Python source; nothing is executed.
+"""Size-limited, thread-safe parser of Python source; it executes no code.
 
 Building a syntax tree takes most of the time of a verdict, and nearly all calls need none: one
 pattern says whether a text is plain, another finds its parts. Whatever is not plain (escapes,

@@ -160,7 +160,7 @@ class TeamConversation:
 
     @property
     def role(self) -> str:
-        """Name of the role whose turn it is."""
+        """Name of the role in turn."""
         return self.team.turn_order[self.position]
 
     def share_message(self, text: str) -> None:

@@ -126,8 +126,8 @@ class Team:
                     )
             for name in role.knows:
                 if name not in knowledge:
-                    known = "a piece of the tasks' knowledge"
-                    raise self.unknown_name_error(role.name, "knows", name, known, knowledge)
+                    expected = "a piece of the tasks' knowledge"
+                    raise self.unknown_name_error(role.name, "knows", name, expected, knowledge)
 
     def unknown_name_error(
         self, role: str, key: str, name: object, expected: str, known: Collection[str]
@@ -194,11 +194,11 @@ def parse_team(content: Any, name: str) -> Team:
     return team
 
 
-def _role(role: str, entry: Any, known: Sequence[str], team: str) -> TeamRole:
+def _role(role: str, entry: Any, names: Sequence[str], team: str) -> TeamRole:
     place = f'team {team}: role "{role}"'
     _check_keys(entry, _ROLE_KEYS, place)
     sees = _names(entry.get("sees", [USER]), f"{place}: sees")
-    _check_known(sees, (USER, TOOL, *known), f"{place}: sees")
+    _check_known(sees, (USER, TOOL, *names), f"{place}: sees")
     tools = entry.get("tools", [])
     rewards = entry.get("rewards", {})
     _check_keys(rewards, _REWARD_KEYS, f"{place}: rewards")
@@ -218,12 +218,12 @@ def _role(role: str, entry: Any, known: Sequence[str], team: str) -> TeamRole:
     )
 
 
-def _passing(entry: Any, known: Sequence[str], place: str) -> ForwardingRule:
+def _passing(entry: Any, names: Sequence[str], place: str) -> ForwardingRule:
     """Parse a forwarding rule: a role's name, or {"role": ..., "word": ...}."""
     if isinstance(entry, str):
         entry = {"role": entry}
     _check_keys(entry, ("role", "word"), place, needed=("role",))
-    _check_known([entry["role"]], known, place)
+    _check_known([entry["role"]], names, place)
     word = entry.get("word", "")
     if not isinstance(word, str):
         raise TeamError(f"{place}: word: got {word!r:.60}, expected a text")

@@ -1,4 +1,4 @@
-"""User that is simulated by a language model, such as one behind an endpoint."""
+"""User that is simulated by a language model, such as an endpoint's."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ _TRANSIENT = (408, 409, 425, 429)
 
 
 class EndpointChatModel:
-    """Chat model behind an endpoint; greedy and seeded, with retries.
+    """Chat model of an endpoint; greedy and seeded, with retries.
 
     `base_url`: none for `OPENAI_BASE_URL`, else OpenAI's. The key is that of `OPENAI_API_KEY`.
     Raises ValueError for an address that is none of http or https.

@@ -48,7 +48,7 @@ _FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
 
 
 class RuleUser:
-    """User that follows rules: answers a question with one value, or says why not.
+    """User that follows rules: answers a question with one value, or with a reason why not.
 
     It knows `known_values` of its task. A question has to name what it asks for: the parameter (of
     several the first one named), or words that the description of this parameter alone has, or two
@@ -83,14 +83,14 @@ class RuleUser:
         speaks = task.kind == "clarify" and bool(split_words(question))
         if _CALL_OPENS.match(question) or not (speaks or is_question(question)):
             return None
-        known = known_values(task, turn)
-        if _lists_what_was_said(question, known, conversation):
+        values = known_values(task, turn)
+        if _lists_what_was_said(question, values, conversation):
             return self._say("unclear", task, len(conversation))
-        name = _asked(question, known, task)
-        if name is not None and _is_said_next(task, turn, known[name]):
+        name = _asked(question, values, task)
+        if name is not None and _is_said_next(task, turn, values[name]):
             return None
         if name is not None:
-            return self._say("value", task, len(conversation), name=name, value=known[name])
+            return self._say("value", task, len(conversation), name=name, value=values[name])
         if turn + 1 < len(task.question):
             return None  # the script goes on, and may answer it
         return self._say(_why_not(question, task), task, len(conversation))
@@ -111,29 +111,29 @@ def is_question(text: str) -> bool:
     return "?" in text or (bool(words) and not _ASKING.isdisjoint(words[:4]))
 
 
-def _asked(question: str, known: Mapping[str, Value], task: Task) -> str | None:
+def _asked(question: str, values: Mapping[str, Value], task: Task) -> str | None:
     """Return the known parameter that a question names; None if it names none or several."""
     if len(split_words(question)) < 2 and "?" not in question:
         return None
-    named = _named(question, {*known, *_descriptions(task)})
+    named = _named(question, {*values, *_descriptions(task)})
     if named:
-        return next((name for name in named if name in known), None)
+        return next((name for name in named if name in values), None)
     if _is_of_the_agent(question, task):
         return None
-    offered = [name for name, value in known.items() if is_mentioned(value, question)]
+    offered = [name for name, value in values.items() if is_mentioned(value, question)]
     if len(offered) == 1 and OR in split_words(question):
         return offered[0]
-    return _described(question, known, task) if is_question(question) else None
+    return _described(question, values, task) if is_question(question) else None
 
 
 def _lists_what_was_said(
-    question: str, known: Mapping[str, Value], conversation: Sequence[Message]
+    question: str, values: Mapping[str, Value], conversation: Sequence[Message]
 ) -> bool:
     """Whether a question lists several parameters, one of them answered before.
 
     Such a question fits every request alike: whoever asks it has not read this one.
     """
-    places = _places(question, known)
+    places = _places(question, values)
     listed: set[str] = set()
     for first, second in pairwise(sorted(places, key=lambda name: min(places[name]))):
         between = split_words(question)[max(places[first]) + 1 : min(places[second])]
@@ -141,7 +141,7 @@ def _lists_what_was_said(
     answers = " ".join(
         str(message.get("content")) for message in conversation if message["role"] == "user"
     )
-    return any(is_mentioned(known[name], answers) for name in listed)
+    return any(is_mentioned(values[name], answers) for name in listed)
 
 
 def _named(question: str, names: Collection[str]) -> list[str]:
@@ -173,7 +173,7 @@ def _places(question: str, names: Collection[str]) -> dict[str, set[int]]:
     }
 
 
-def _described(question: str, known: Mapping[str, Value], task: Task) -> str | None:
+def _described(question: str, values: Mapping[str, Value], task: Task) -> str | None:
     """Return the one parameter that a question describes by words of its name or description.
 
     None where none does, more than one, or one that the user does not know.
@@ -185,7 +185,7 @@ def _described(question: str, known: Mapping[str, Value], task: Task) -> str | N
     functions = [f"{doc.name} {doc.description}" for doc in task.functions]
     common = {*_FUNCTION_WORDS, *split_words(" ".join([*request, *functions]))}
     question_words = [word for word in split_words(question) if word not in common]
-    texts = dict.fromkeys(known, "") | _descriptions(task)
+    texts = dict.fromkeys(values, "") | _descriptions(task)
     matched = {
         name: {word for word in question_words if any(_alike(word, part) for part in words)}
         for name, words in ((name, split_words(f"{name} {text}")) for name, text in texts.items())
@@ -194,7 +194,7 @@ def _described(question: str, known: Mapping[str, Value], task: Task) -> str | N
     scores = {name: sum(1 / shared[word] for word in words) for name, words in matched.items()}
     best = max(scores.values(), default=0)
     first = [name for name, score in scores.items() if score == best > 0]
-    return first[0] if len(first) == 1 and first[0] in known else None
+    return first[0] if len(first) == 1 and first[0] in values else None
 
 
 def _descriptions(task: Task) -> dict[str, str]:

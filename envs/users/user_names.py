@@ -11,7 +11,7 @@ from fctncalling.envs.users.rule_user import MIXED, REGISTERS, RuleUser
 
 
 def scripted_user(conversation: list[Message], about: Mapping[str, Any]) -> str | None:
-    """Answer nothing, so that the task's next turn follows."""
+    """Return None, so that the task's next turn follows."""
     return None
 
 

@@ -22,28 +22,28 @@ from fctncalling.training.task_split import load_bfcl_tasks
 TALKING = threading.Lock()
 
 
-def complete(told: dict[str, Any], messages: list[Any]) -> dict[str, Any]:
+def complete(episode: dict[str, Any], messages: list[Any]) -> dict[str, Any]:
     """Return the model's next message, as text."""
-    body = {"messages": messages, "tools": told["task"]["tools"], "tool_choice": "none"}
+    body = {"messages": messages, "tools": episode["task"]["tools"], "tool_choice": "none"}
     headers = {
-        "Authorization": f"Bearer {told['api_key']}",
+        "Authorization": f"Bearer {episode['api_key']}",
         "Content-Type": "application/json",
     }
-    url, data = f"{told['base_url']}/chat/completions", json.dumps(body).encode()
+    url, data = f"{episode['base_url']}/chat/completions", json.dumps(body).encode()
     with urllib.request.urlopen(urllib.request.Request(url, data, headers)) as answer:
         message: dict[str, Any] = json.load(answer)["choices"][0]["message"]
     return message
 
 
-def play(told: dict[str, Any], env: FunctionCallingEnv) -> None:
+def play(episode: dict[str, Any], env: FunctionCallingEnv) -> None:
     """Play one episode and report its result."""
-    task = told["task"]
-    outcome: dict[str, Any] = {"session": told["session"]}
+    task = episode["task"]
+    outcome: dict[str, Any] = {"session": episode["session"]}
     try:
         _, info = env.reset(seed=task["seed"], options={"task_id": task["id"]})
         messages, total, done = list(info["messages"]), 0.0, False
         while not done:
-            message = complete(told, messages)
+            message = complete(episode, messages)
             _, reward, terminated, truncated, info = env.step(message["content"])
             messages += [message, *info["messages"]]
             total, done = total + float(reward), terminated or truncated

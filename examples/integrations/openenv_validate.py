@@ -84,23 +84,23 @@ class ProcessProvider:
         return Process()
 
 
-def ask(url: str, what: str, **asked: Any) -> Any:
+def ask(url: str, what: str, **query: Any) -> Any:
     """Return an answer of the Task API."""
-    body, headers = json.dumps(asked).encode(), {"Content-Type": "application/json"}
+    body, headers = json.dumps(query).encode(), {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{url}/fctncalling/{what}", body, headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 
-def rewards(client: Any, said: Callable[[int], Any], sample: list[int]) -> list[float]:
+def rewards(client: Any, messages_of: Callable[[int], Any], sample: list[int]) -> list[float]:
     """Return the reward of each episode played with the messages `said(index)`."""
-    return [oracle.play(client, index, said(index)) for index in sample]
+    return [oracle.play(client, index, messages_of(index)) for index in sample]
 
 
-def shown(client: Any, index: int, said: list[dict[str, Any]]) -> Iterator[str]:
+def shown(client: Any, index: int, messages: list[dict[str, Any]]) -> Iterator[str]:
     """Yield all observations of an episode, step by step."""
     yield client.reset(split="test", index=index, seed=7).observation.model_dump_json()
-    for message in said:
+    for message in messages:
         yield client.step(ChatAction(**message)).observation.model_dump_json()
 
 
@@ -165,14 +165,14 @@ def main(output: str = "report.json") -> None:
         running = validate_running_environment(server.base_url)["criteria"]
     finally:
         server.stop()
-    report.results = [own.get(each.check_id, each) for each in report.results]
+    report.results = [own.get(result.check_id, result) for result in report.results]
     report.verdict = apply_policy(report.results, load_policy("v2"), Lane.LOCAL)
     write_report(report, Path(output))
     for result in report.results:
         print(f"{result.status.value:5}{result.check_id}: {result.evidence[0]}")
     print("verdict:", report.verdict.value)
-    for each in running:
-        print("passed" if each["passed"] else "FAILED", each["description"])
+    for process in running:
+        print("passed" if process["passed"] else "FAILED", process["description"])
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def is_first_process() -> bool:
 
 
 def announce(*lines: str) -> None:
-    """Print lines at once in the first process; do nothing in the others."""
+    """Print lines at once in the first process only."""
     if is_first_process() and lines:
         print(*lines, sep="\n", flush=True)
 

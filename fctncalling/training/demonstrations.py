@@ -50,7 +50,7 @@ def load_successful_episodes(
     held-out tasks. Raises SettingError, naming file and line, where there is none, and for another
     tokenizer's.
     """
-    found, seen, num_lines = list[EpisodeRecord](), set[str](), 0
+    records, seen, num_lines = list[EpisodeRecord](), set[str](), 0
     for path in _files(source):
         for number, line in enumerate(_lines(path), 1):
             num_lines += 1
@@ -63,14 +63,14 @@ def load_successful_episodes(
             record = _record(line, template, where)
             key = json.dumps([[row.ids, row.acted] for row in record.rows])
             if key not in seen and record.num_actions_truncated == 0:
-                found.append(record)
+                records.append(record)
             seen.add(key)
-    if not found:
+    if not records:
         raise SettingError(f"--sft_episodes {source}: none of {num_lines} episodes succeeded")
     announce(
-        f"{source}: {len(found)} distinct successful episodes of {num_lines} are demonstrations."
+        f"{source}: {len(records)} distinct successful episodes of {num_lines} are demonstrations."
     )
-    return found
+    return records
 
 
 def _files(source: Path) -> list[Path]:
@@ -388,7 +388,7 @@ def _shown(situation: PolicyInput, text: str) -> str:
 
 
 def prerequisite_lookup(call: Call, heard: str, offered: Collection[str]) -> Call | None:
-    """Return the look-up call that must precede a call; None if all values are known.
+    """Return the look-up call that must precede a call; None if no value is missing.
 
     BFCL's truths know the state of the tools. One who plays them has to ask for what nobody has
     said: demonstrated without a look-up, such a value teaches to guess. A look-up changes no state,

@@ -231,7 +231,7 @@ def open_log(
 
 
 def run_description(config: TrainConfig, processes: ProcessGroup) -> dict[str, Any]:
-    """Return the entries of config.json besides the settings.
+    """Return the entries of config.json other than settings.
 
     --config FILE passes over it.
     """

@@ -42,11 +42,11 @@ def check_algorithm(name: str) -> None:
     from fctncalling.algorithms.algorithm import Algorithm
 
     if ":" in name and not isinstance(
-        found := import_user_object("algorithm_name", name), Algorithm
+        algorithm := import_user_object("algorithm_name", name), Algorithm
     ):
         raise SettingError(
             f"--algorithm_name {name}: expected an Algorithm (fctncalling.algorithms.algorithm), "
-            f"found {found!r:.60}"
+            f"found {algorithm!r:.60}"
         )
 
 

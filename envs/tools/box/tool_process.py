@@ -146,7 +146,7 @@ def result_text(value: Any) -> str:
 
 
 def serve_calls(descriptor: int) -> NoReturn:
-    """Serve calls in the worker process until the caller is gone."""
+    """Serve calls in the worker process until the caller ends."""
     connection = socket.socket(fileno=descriptor)
     _end_with(os.getppid())
     try:

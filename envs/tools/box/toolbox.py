@@ -37,7 +37,7 @@ from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavai
 
 
 class ToolProcessPool:
-    """Pool of idle tool processes, kept between calls."""
+    """Pool of idle tool processes, reused between calls."""
 
     def __init__(self, num_processes: int) -> None:
         self.owner = os.getpid()

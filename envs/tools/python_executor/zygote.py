@@ -129,7 +129,7 @@ class Zygote:
         }
 
     def serve(self) -> NoReturn:
-        """Fork children on request and report their ends, until the parent is gone."""
+        """Fork children on request and report their ends, until the parent ends."""
         self.poll.register(self.control, select.POLLIN)
         while True:
             for descriptor, _ in self.poll.poll(1000):

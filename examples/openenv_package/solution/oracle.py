@@ -38,11 +38,11 @@ def _offered(task: Task, name: str) -> str:
     return name if task.executes_calls else name.replace(".", "_")
 
 
-def play(client: Any, index: int, said: list[dict[str, Any]]) -> float:
+def play(client: Any, index: int, messages: list[dict[str, Any]]) -> float:
     """Return the reward of a test episode played with these messages."""
     result = client.reset(split="test", index=index)
     total = 0.0
-    for message in said:
+    for message in messages:
         if not result.done:
             result = client.step(ChatAction(**message))
             total += result.reward or 0.0

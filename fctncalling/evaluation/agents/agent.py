@@ -24,7 +24,7 @@ CONTEXT_OVERFLOW = "context_overflow"
 
 
 class AgentUnavailable(Exception):
-    """Error of an agent that cannot be reached, through no fault of its own.
+    """Error of an agent that cannot be reached, which the agent did not cause.
 
     The episode is invalid, never a failure.
     """
@@ -120,7 +120,7 @@ class ScriptedAgent:
         return ScriptedPlayer(policies[self.name], task, handler, fallback=DONE)
 
     def close(self) -> None:
-        """Do nothing: a script has no connections."""
+        """Return: a script has no connections."""
 
 
 class ScriptedPlayer:

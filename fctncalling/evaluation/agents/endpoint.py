@@ -1,4 +1,4 @@
-"""Model behind an OpenAI-compatible HTTP interface, as an agent.
+"""Model with an OpenAI-compatible HTTP interface, as an agent.
 
 `chat/completions`, prompted or with tools.
 """

@@ -68,7 +68,8 @@ def fitted_critics(
     returns = [returns_to_go(rewards, fitting.discount) for rewards in fitting.rewards]
     tasks = [episode.task_id for episode in fitting.episodes]
     values = {
-        name: _ridge(learned, returns, tasks, asked) for name, (learned, asked) in views.items()
+        name: _ridge(learned, returns, tasks, graded_states)
+        for name, (learned, graded_states) in views.items()
     }
     last = views["critic_last"]
     for name, bins in (("critic_head", 0), ("critic_bins", BINS)):
@@ -224,4 +225,4 @@ def _ridge(
 def _solved(x: Matrix, y: Vector, penalty: float) -> Callable[[Matrix], Vector]:
     mean = float(y.mean())
     weights = np.linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ (y - mean))
-    return lambda asked: np.asarray(asked @ weights + mean)
+    return lambda states: np.asarray(states @ weights + mean)

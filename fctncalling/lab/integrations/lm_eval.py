@@ -31,7 +31,7 @@ class JudgedTask(HarnessTask):
         super().__init__(config={k: value for k, value in (config or {}).items() if k != "class"})
 
     def download(self, *_: Any, **__: Any) -> None:
-        """Do nothing: the tasks are given."""
+        """Return: the tasks are given."""
 
     def has_training_docs(self) -> bool:
         """Whether there are documents for training: never."""
@@ -64,7 +64,7 @@ class JudgedTask(HarnessTask):
         chat_template: Callable[[list[Any]], str] | None = None,
         **_: Any,
     ) -> str:
-        """Return the prompt, by the model's chat template if the harness is told to apply it."""
+        """Return the prompt, with the model's chat template if the harness applies it."""
         if apply_chat_template and chat_template is not None:
             return chat_template(doc["messages"])
         return self.doc_to_text(doc)

@@ -67,7 +67,7 @@ class ServedEpisode:
         return [START, END, *(tool["function"] for tool in self._dialogue.tools)]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Answer a call; after the end, say that the task has ended."""
+        """Answer a call; after the end, with a note that the task has ended."""
         if name == START["name"]:
             return self._opening
         if self._dialogue.done:
@@ -167,7 +167,7 @@ def mcp_server(episode: ServedEpisode) -> Any:
 
 
 def run_stdio(server: Any) -> None:
-    """Serve over standard input and output until the client is gone."""
+    """Serve over standard input and output until the client disconnects."""
     anyio = import_extra("anyio", "mcp", "serving over MCP")
     stdio = import_extra("mcp.server.stdio", "mcp", "serving over MCP")
 

@@ -228,7 +228,7 @@ class McpConnection:
             return text
 
     async def _require_same_tools(self) -> None:
-        """After an error: raise McpFailure if the server is gone or offers other tools."""
+        """Raise McpFailure if, after an error, the server has ended or offers other tools."""
         if await self._listed(self._client) != self.tools:
             raise McpFailure("the server offers other tools than when it started")
 

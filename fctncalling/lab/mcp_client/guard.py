@@ -54,7 +54,7 @@ def guarded(command: list[str]) -> list[str]:
 
 
 def run_with_own_pipes(parent: int, command: list[str]) -> int:
-    """Run a command until it ends, this process is asked to, or the parent is gone."""
+    """Run a command until it ends, this process is asked to end, or the parent has ended."""
     _adopt_orphans()
     try:
         child = subprocess.Popen(command)
@@ -87,7 +87,7 @@ def _end_and_exit(child: subprocess.Popen[bytes]) -> NoReturn:
 
 
 def run_guarded_command(parent: int, command: list[str]) -> int:
-    """Run a command until it ends, or the parent is gone; return its exit status."""
+    """Run a command until it or the parent ends; return its exit status."""
     outer_is_here, outer_lives = os.pipe()
     inner_is_here, inner_lives = os.pipe()
     if (inner := os.fork()) == 0:

@@ -1,4 +1,4 @@
-"""Printed memory plan (`fctncalling train --plan`); loads nothing."""
+"""Printed memory plan (`fctncalling train --plan`); no weights are loaded."""
 
 from __future__ import annotations
 

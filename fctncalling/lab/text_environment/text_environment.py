@@ -210,10 +210,7 @@ class TextEnvironment:
                         history.append_segment("", (), system=False)  # the policy had its turn
                 self.tasks_end_check(histories)
                 if is_overridden(self, "step", _STEP):
-                    histories = [
-                        history if history.completed else self.step(history)
-                        for history in histories
-                    ]
+                    histories = [h if h.completed else self.step(h) for h in histories]
                 else:
                     self._answer_calls([history for history in histories if not history.completed])
                 self.tasks_end_check(histories, model_turn=False)
@@ -407,9 +404,9 @@ class TextEnvironment:
         self._answer([(history, block) for history, block in blocks if block is not None])
 
     def _answer(self, blocks: Sequence[tuple[TextHistory, CallBlock | None]]) -> None:
-        given = [block for _, block in blocks if block is not None]
-        with ThreadPoolExecutor(max(1, min(len(given), MAX_THREADS))) as threads:
-            answers = list(threads.map(self._answer_or_failure, given))
+        calls = [block for _, block in blocks if block is not None]
+        with ThreadPoolExecutor(max(1, min(len(calls), MAX_THREADS))) as threads:
+            answers = list(threads.map(self._answer_or_failure, calls))
         for (history, _), answer in zip(blocks, answers, strict=True):
             if isinstance(answer, InfrastructureError):
                 history.invalid = True
