@@ -133,11 +133,9 @@ def long_episodes(model: Any, options: argparse.Namespace) -> list[bool]:
     held = []
     for batch in (1, 8, 32):
         rounds = [_step_times(model, batch, options.vocabulary) for _ in range(options.rounds)]
-        raw = median(round_[15] / round_[1] for round_, _, _ in rounds)
-        ratio = median(
-            (round_[15] - reads[15]) / (round_[1] - reads[1]) for round_, reads, _ in rounds
-        )
-        beside = median((round_[15] - reads[15]) / crowded for round_, reads, crowded in rounds)
+        raw = median(cpu[15] / cpu[1] for cpu, _, _ in rounds)
+        ratio = median((cpu[15] - reads[15]) / (cpu[1] - reads[1]) for cpu, reads, _ in rounds)
+        beside = median((cpu[15] - reads[15]) / crowded for cpu, reads, crowded in rounds)
         note = f"; of a 2nd step beside as much reading: x{beside:.2f}"
         name = f"16th step against the 2nd, batch {batch} ({raw:.2f} with attention)"
         held.append(told(name, ratio, GROWTH, ratio <= GROWTH, note))

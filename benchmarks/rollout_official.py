@@ -51,10 +51,7 @@ def official(options: argparse.Namespace) -> bool:
     for _ in tqdm(range(options.official_rounds), desc="rounds"):
         rounds.append([play(model, template, tasks, shares=shares) for shares in (True, False)])
     with_tree, without = rounds[0]
-    seconds = [
-        with_sharing.cpu_seconds / without_sharing.cpu_seconds
-        for with_sharing, without_sharing in rounds
-    ]
+    seconds = [tree.cpu_seconds / plain.cpu_seconds for tree, plain in rounds]
     ratios = {
         "prefill_tokens": with_tree.prefill_tokens / without.prefill_tokens,
         "rollout_seconds": median(seconds),

@@ -50,9 +50,8 @@ def shared(options: argparse.Namespace) -> bool:
     del policy
     small = ActorCritic(smol_model(num_layers=MEMORY_LAYERS))
     for prompt in PROMPTS:
-        on, off = (
-            bytes_for_backward(small, group(prompt), shares=shares) for shares in (True, False)
-        )
+        on = bytes_for_backward(small, group(prompt), shares=True)
+        off = bytes_for_backward(small, group(prompt), shares=False)
         ratios[f"memory_unshared_over_shared_{prompt}"] = off / on
     bounds = {name: ("at least", bound, ratios[name] >= bound) for name, bound in LEAST.items()} | {
         name: ("at most", bound, ratios[name] <= bound) for name, bound in MOST.items()
@@ -166,7 +165,7 @@ def bytes_for_backward(
 
 
 def _beside_trl(policy: ActorCritic, python: Path) -> bool:
-    """Print the CPU seconds of TRL's GRPO update over ours, with and without sharing."""
+    """Print TRL's CPU seconds of a GRPO update over ours; return whether ours leads by enough."""
     episodes = group(PROMPTS[0])
     config = TrainConfig(
         algorithm_name="GRPO",
@@ -197,9 +196,8 @@ def _beside_trl(policy: ActorCritic, python: Path) -> bool:
                 ours, theirs = metrics["losses/policy_grad_norm"], answer["norms"][0]
                 print(f"gradient norm of the step: ours {ours:.6f}, TRL's {theirs:.6f}")
                 rounds.append({name: answer["cpu_s"] / spent[name] for name in ways})
-    leads = {
-        name: median(round_[name] for round_ in rounds[1:]) for name in ways
-    }  # the first one warms
+    warm = rounds[1:]
+    leads = {name: median(round_[name] for round_ in warm) for name in ways}
     for name, lead in leads.items():
         print(f"{trl.versions['trl']}: TRL's GRPO update takes {lead:.2f} x ours {name}")
     return leads["with shared prefixes"] >= LEAST_TRL_LEAD

@@ -80,10 +80,8 @@ def question_fault(task: Task, record: ClarifyRecord) -> Fault | None:
     """
     missing, questions = missing_parameters(task), record.questions
     if questions > len(missing):
-        missing_text = (
-            f"only {', '.join(missing)} was missing" if missing else "nothing was missing"
-        )
-        return Fault(NEEDLESS_QUESTION, f"{questions} questions asked, but {missing_text}")
+        needed = f"only {', '.join(missing)} was missing" if missing else "nothing was missing"
+        return Fault(NEEDLESS_QUESTION, f"{questions} questions asked, but {needed}")
     if questions < len(missing):
         return _guessed(questions, missing)
     if record.answers is None:

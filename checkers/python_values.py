@@ -116,9 +116,7 @@ def type_fault(parameter: str, argument: PreparedArgument, accepted: Accepted) -
     """
     value, expected, item = argument
     if type(value) is expected:
-        if item is None or any(
-            _items_fit(parameter, value, item, alternative) for alternative in accepted
-        ):
+        if item is None or any(_items_fit(parameter, value, item, choice) for choice in accepted):
             return None
         return _refused("type_error:nested", parameter, value, accepted)
     if class_of_first_accepted(accepted) is type(value):

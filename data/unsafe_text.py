@@ -17,7 +17,7 @@ def join_surrogates(text: str) -> str:
     """Join surrogate pairs of a text to the characters that they encode."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
-    return _PAIR.sub(_character, text)
+    return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
 
 def encodable_text(text: str) -> str:
@@ -42,10 +42,6 @@ def json_text(
     """Return the JSON text of a value, characters beyond ASCII unescaped, surrogates escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
     return text if text.isascii() else _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def _character(pair: re.Match[str]) -> str:
-    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 WORD_JOINER = "\u2060"

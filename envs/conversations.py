@@ -109,7 +109,7 @@ class ToolCallConversation:
         if calls:
             return json.dumps([{call["name"]: call["arguments"]} for call in calls])
         text = message_text(message)
-        return json.dumps(text) if _looks_like_calls(text) else text
+        return json.dumps(text) if _decode_with("tool_calls", text) else text  # no calls: only chat
 
     def _openai_tool_calls(
         self, message: Mapping[str, Any], info: Mapping[str, Any]
@@ -274,11 +274,6 @@ def _hermes(call: Mapping[str, str]) -> str:
 def _on_lines(text: str) -> str:
     """Put the <tool_call> marks of a text on separate lines, as the handler needs them."""
     return re.sub(r"(<tool_call>)\s*|\s*(</tool_call>)", r"\1\n\2", text)
-
-
-def _looks_like_calls(text: str) -> bool:
-    """Whether a text without tool calls would be read as calls."""
-    return bool(_decode_with("tool_calls", text))
 
 
 def _decode_with(handler: str, text: str) -> Sequence[Call]:

@@ -68,11 +68,9 @@ class EpisodeRunner:
             )
         if isinstance(self.user, str):
             self.user = make_user(self.user)
-        limit = self.max_steps_per_turn
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise ValueError(
-                f"max_steps_per_turn={limit!r}: expected a whole number of at least 1."
-            )
+        most = self.max_steps_per_turn
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise ValueError(f"max_steps_per_turn={most!r}: expected a whole number of at least 1.")
         self._judge = EpisodeJudge(self.tools.classes)
         self._prompts: dict[str, TaskPrompt] = {}
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fctncalling.data.types import Call, TurnResults
+from fctncalling.data.types import TurnResults
 from fctncalling.envs.episode.content_hash import hash_of_text
 from fctncalling.envs.episode.state import EpisodeState
 from fctncalling.envs.errors import InfrastructureError
@@ -97,9 +97,7 @@ def _said(state: EpisodeState, user: User | None) -> Any:
     if not (user is None or user is scripted_user or isinstance(user, RuleUser)):
         return state.conversation
     if state.task.kind == "clarify":  # its questions are counted, their answers looked at
-        return [
-            message.get("content") for message in state.conversation if message["role"] == "user"
-        ]
+        return [turn.get("content") for turn in state.conversation if turn["role"] == "user"]
     length = len(state.conversation) if isinstance(user, RuleUser) else 0  # its wording's choice
     return [length, state.last_message if state.task.kind == "agentic" else None]
 
@@ -113,10 +111,6 @@ def _strict_limits(state: EpisodeState, expected: Sequence[str]) -> list[Any]:
     tries: dict[str, list[str]] = {function_of(text): [] for text in expected}
     for call in distinct_calls(steps):
         if call.name in tries:
-            tries[call.name].append(_call_text(call))
+            tries[call.name].append(repr([call.name, sorted(map(repr, call.arguments.items()))]))
     many = [sorted(calls) for calls in tries.values() if len(calls) > MAX_TRIES - DETOURS]
     return [left] * (left <= len(expected) + DETOURS) + many
-
-
-def _call_text(call: Call) -> str:
-    return repr([call.name, sorted(map(repr, call.arguments.items()))])

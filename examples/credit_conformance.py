@@ -27,10 +27,7 @@ def advantages(vector):
 
 def is_exact(rows, expected):
     pairs = [pair for row in zip(rows, expected, strict=True) for pair in zip(*row, strict=True)]
-    return all(
-        expected_value is None or abs(actual - expected_value) < 1e-5
-        for actual, expected_value in pairs
-    )
+    return all(target is None or abs(actual - target) < 1e-5 for actual, target in pairs)
 
 
 def main():

@@ -129,10 +129,8 @@ def learn(policy: ActorCritic, optimiser, rows: Rows, settings: Settings, order:
             old_logprobs[place], values[place] = logprobs, value
     inputs = (rows.rewards, values, rows.acted, rows.ends_action)
     advantages, returns = bad_gae(*inputs, gamma=settings.gamma, lam=settings.lam)
-    acted_advantages = advantages[rows.acted]
-    advantages = (advantages - acted_advantages.mean()) / (
-        acted_advantages.std(correction=0) + 1e-5
-    )
+    used = advantages[rows.acted]
+    advantages = (advantages - used.mean()) / (used.std(correction=0) + 1e-5)
     divisor = rows.acted.sum() / settings.minibatches  # one for all: every token weighs the same
     for minibatch in order.tensor_split(settings.minibatches):
         optimiser.zero_grad()
@@ -150,10 +148,8 @@ def play(policy: ActorCritic, tokenizer, tasks, ids, **sampling):
     limits = {"num_envs": 128, "max_new_tokens": 64, "max_episode_tokens": 1024}
     make_env = partial(FunctionCallingEnv, tasks=tasks, reward="strict", strict=True)
     episodes = play_episodes(policy.model, tokenizer, make_env, ids, **limits, **sampling)
-    print(
-        f"success: {sum(bool(episode.success) for episode in episodes) / len(episodes):.1%}",
-        flush=True,
-    )
+    successes = [bool(episode.success) for episode in episodes]
+    print(f"success: {sum(successes) / len(episodes):.1%}", flush=True)
     return episodes
 
 

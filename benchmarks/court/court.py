@@ -103,9 +103,7 @@ def jobs(
     tasks: Sequence[str], names: Sequence[str], seeds: Sequence[int], kept: Path, tuning: int = 2
 ) -> Iterator[Job]:
     """Yield the missing runs: tuning first, then seed after seed."""
-    chosen = [
-        (task_set, name) for task_set, name in product(tasks, names) if task_set in ARMS[name].tasks
-    ]
+    chosen = [(kind, name) for kind, name in product(tasks, names) if kind in ARMS[name].tasks]
     own = [(task_set, name) for task_set, name in chosen if not ARMS[name].rate_of]
     for seed, lr, (task_set, name) in product(TUNING_SEEDS[:tuning], RATES, own):
         if (job := Job(task_set, name, seed, lr)) not in known(kept):

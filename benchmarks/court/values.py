@@ -115,9 +115,8 @@ def path_truth(played: PlayedUpdate) -> Values:
     for episode in played.episodes:
         probabilities = to_come[episode.task_id]
         right = right_so_far(played.tasks[episode.task_id], episode)
-        values.append(
-            [probabilities[min(t, len(probabilities) - 1)] * r for t, r in enumerate(right)]
-        )
+        last = len(probabilities) - 1
+        values.append([probabilities[min(t, last)] * r for t, r in enumerate(right)])
     return values
 
 

@@ -56,17 +56,15 @@ def main() -> None:
 
 def entry(path: Path) -> Kept:
     """Return the parts of a `--json` file that the page needs."""
-    stored = json.loads(path.read_text(encoding="utf-8"))
+    saved = json.loads(path.read_text(encoding="utf-8"))
     job, update, seed = path.stem.split("_")
     grades = {
-        kind: {
-            name: {key: round(row[key], 3) for key in keys} for name, row in stored[kind].items()
-        }
+        kind: {name: {key: round(row[key], 3) for key in keys} for name, row in saved[kind].items()}
         for kind, keys in GRADES.items()
     }
-    truth = {key: round(stored["truth"][key], 3) for key in (*TRUTH, "standard_error_p90")}
-    coverage = {key: round(value, 3) for key, value in stored["coverage"]["by_turn"].items()}
-    coverage["all"] = round(stored["coverage"]["all"], 3)
+    truth = {key: round(saved["truth"][key], 3) for key in (*TRUTH, "standard_error_p90")}
+    coverage = {key: round(value, 3) for key, value in saved["coverage"]["by_turn"].items()}
+    coverage["all"] = round(saved["coverage"]["all"], 3)
     head = {"job": job, "update": int(update), "seed": int(seed)}
     return {**head, "truth": truth, "coverage": coverage, **grades}
 

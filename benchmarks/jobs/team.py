@@ -116,9 +116,8 @@ def _row(run: TeamRun) -> str:
 def draw(runs: Sequence[TeamRun], path: Path) -> None:
     """Draw the team's success next to its baselines', as far as they were run."""
     variants = {run.variant for run in runs}
-    titles = [title for title, names in PANELS.items() if variants & set(names[1:])] or [*PANELS][
-        :1
-    ]
+    titles = [title for title, names in PANELS.items() if variants & set(names[1:])]
+    titles = titles or [*PANELS][:1]
     figure, panels = subplots(1, len(titles), size=(5 * len(titles), 4.4))
     for axes, title in zip(panels, titles, strict=True):
         for number, variant in enumerate(PANELS[title]):

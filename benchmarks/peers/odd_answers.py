@@ -126,9 +126,7 @@ def compare(official: str, data_dir: Path, category: str, number: int, seed: int
     ]
     differing = [i for i, verdict in enumerate(ours) if verdict["valid"] is not theirs[i][0]]
     told_otherwise = [
-        i
-        for i, verdict in enumerate(ours)
-        if [verdict["valid"], verdict["error_type"]] != theirs[i]
+        i for i, row in enumerate(ours) if [row["valid"], row["error_type"]] != theirs[i]
     ]
     num_valid = sum(valid for valid, _ in theirs)
     print(

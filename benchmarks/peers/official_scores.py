@@ -113,9 +113,7 @@ def version_3(
 ) -> Iterator[Difference]:
     """Yield version 3's means, made by its release from the official accuracies."""
     scores = work / "official_v3"
-    complete = [
-        model for model, scores in report.items() if set(SCORED) <= set(scores["categories"])
-    ]
+    complete = [model for model, row in report.items() if set(SCORED) <= set(row["categories"])]
     for model in complete:
         for category in SCORED:
             [path] = (work / "official" / model).rglob(f"BFCL_v4_{category}_score.json")

@@ -182,9 +182,7 @@ def miles(root: str) -> Advantages:
     return advantages
 
 
-TRAINERS = {
-    trainer.__name__: trainer for trainer in (ours, verl, areal, nemo_rl, miles, slime, skyrl)
-}
+TRAINERS = {f.__name__: f for f in (ours, verl, areal, nemo_rl, miles, slime, skyrl)}
 
 
 def is_exact(vector: Vector, advantages: torch.Tensor, convention: str) -> bool:

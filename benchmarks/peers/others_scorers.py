@@ -52,10 +52,8 @@ def one_truth(task: dict[str, Any], arguments: str) -> list[dict[str, Any]]:
 
 def first_values(accepted: dict[str, Any]) -> dict[str, Any]:
     """Return the first accepted value of each argument, except omission."""
-    accepted_values = {
-        key: [value for value in values if value != ""] for key, values in accepted.items()
-    }
-    return {key: plain(values[0]) for key, values in accepted_values.items() if values}
+    present = {key: [v for v in values if v != ""] for key, values in accepted.items()}
+    return {key: plain(values[0]) for key, values in present.items() if values}
 
 
 def plain(value: Any) -> Any:

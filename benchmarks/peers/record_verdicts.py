@@ -29,9 +29,7 @@ SEED = 0
 def bits_of(scorer: str, records: list[dict[str, object]]) -> list[bool]:
     """Return the scorer's verdicts on the records, in order."""
     with ScorerProcess(scorer, ScorerTimeLimits()) as process:
-        verdicts = {
-            verdict.answer_id: verdict.told for verdict in process.judge_records(iter(records))
-        }
+        verdicts = {v.answer_id: v.told for v in process.judge_records(iter(records))}
     bits = [verdicts[str(record["id"])] for record in records]
     if None in bits:
         raise SystemExit("error: an answer got no verdict")

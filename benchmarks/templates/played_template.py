@@ -42,9 +42,7 @@ def play_template(source: str) -> PlayedTemplate:
     named = template.renderer.shape.named_ids
     ids = ("functions.look_up:0", "functions.other:1") if named else ("abcdefgh1", "abcdefgh2")
     compared = list(compare_prompts(template, ids))
-    unequal = tuple(
-        comparison.kind for comparison in compared if comparison.gateway != comparison.template
-    )
+    unequal = tuple(pair.kind for pair in compared if pair.gateway != pair.template)
     is_told = any(finding.check == "call form" for finding in findings)
     return PlayedTemplate(
         faults, is_told, template.append_only, _grows(template), len(compared), unequal

@@ -47,7 +47,7 @@ def canonical_form(tree: Tree) -> Form:
     if power := _as_power(tree):
         return _power(canonical_form(power[0]), canonical_form(power[1]))
     inner = [canonical_form(part) if isinstance(part, list) else part for part in tree[1:]]
-    return _atom((kind, frozenset(inner) if kind == "set" else tuple(inner)))
+    return _atom_power((kind, frozenset(inner) if kind == "set" else tuple(inner)), _ONE)
 
 
 def rational_value(form: Form) -> Fraction | None:
@@ -72,9 +72,7 @@ def is_unsimplified(tree: Tree) -> bool:
         return _meet(term for term, _ in terms) or any(is_unsimplified(term) for term, _ in terms)
     if kind in ("*", "/", "negative"):
         factors = list(_operands(tree, ("*", "/", "negative")))
-        return _is_unfinished_product(factors) or any(
-            is_unsimplified(factor) for factor, _ in factors
-        )
+        return _is_unfinished_product(factors) or any(is_unsimplified(part) for part, _ in factors)
     if power := _as_power(tree):
         base, exponent = map(canonical_form, power)
         # x^0, x^1, 0^x, 1^x; 2^3 or sqrt(4), but not sqrt(2); (x^2)^3 or e^(ln x); |x|^2.
@@ -214,10 +212,6 @@ def _constant(value: Fraction) -> Form:
 
 
 _ONE = _constant(Fraction(1))
-
-
-def _atom(base: Any) -> Form:
-    return frozenset({(frozenset({(base, _ONE)}), Fraction(1))})
 
 
 def _scaled(form: Form, factor: Fraction) -> Form:

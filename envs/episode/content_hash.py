@@ -197,11 +197,9 @@ def _package(kind: type) -> str:
 @lru_cache(maxsize=1024)
 def _foreign_classes(kind: type) -> tuple[type, ...]:
     """Return a class and its bases that users wrote: their attributes may be state."""
-    trusted = ("fctncalling", *sys.stdlib_module_names)
+    ours = ("fctncalling", *sys.stdlib_module_names)
     return tuple(
-        base
-        for base in kind.__mro__
-        if _package(base) not in trusted and base.__flags__ & _HEAP_TYPE
+        base for base in kind.__mro__ if _package(base) not in ours and base.__flags__ & _HEAP_TYPE
     )
 
 
@@ -281,8 +279,4 @@ def _name(kind: type) -> str:
 
 
 def _numbers(array: NDArray[Any]) -> Any:
-    return array.tolist() if array.dtype.hasobject else _digest(array.tobytes())
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return array.tolist() if array.dtype.hasobject else hashlib.sha256(array.tobytes()).hexdigest()

@@ -107,9 +107,8 @@ def find_handler(text: str) -> tuple[Handler, Opening | None]:
         keys = '"arguments"' in text or '"parameters"' in text
         if keys and opening[1] in CALL_KEYS and '"name"' in text:
             return FORM_HANDLERS["json_calls"], None
-        return next(
-            (handler for handler in HANDLERS_BY_KEYS if handler.recognises(text)), PROMPTING
-        ), None
+        keyed = (handler for handler in HANDLERS_BY_KEYS if handler.recognises(text))
+        return next(keyed, PROMPTING), None
     stripped = text.lstrip("`\n ")
     if stripped[:1] == "[" and not stripped.startswith("[TOOL_CALLS]"):
         return PROMPTING, None
@@ -120,9 +119,9 @@ def find_handler(text: str) -> tuple[Handler, Opening | None]:
     if "<" not in text and "[" not in text:  # and so no mark
         return PROMPTING, None
     for mark in MARK.finditer(text):
-        for handler in RETURNS_BY_MARK.get(mark[0], ()):
-            if handler.recognises(text):
-                return handler, None
+        for return_format in RETURNS_BY_MARK.get(mark[0], ()):
+            if return_format.recognises(text):
+                return return_format, None
         forms = HANDLERS_BY_MARK.get(mark[0], ())
         for form in forms:
             if opened := form.opening_at(text, mark.start()):

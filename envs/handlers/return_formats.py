@@ -252,12 +252,8 @@ class VerboseXml(XmlReturn):
         """
         params = function.find("params")
         for param in (function if params is None else params).findall("param"):
-            attributes = param.attrib
-            yield (
-                attributes.get("name"),
-                attributes.get("value", ""),
-                attributes.get("type", "string"),
-            )
+            get = param.attrib.get
+            yield get("name"), get("value", ""), get("type", "string")
 
 
 class ConciseXml(XmlReturn):

@@ -30,13 +30,7 @@ def oracle_calls(task: Task) -> list[list[Call]]:
     if task.ground_truth is None:
         called = task.functions[:1] if task.category.endswith("_relevance") else ()
         return [[Call(doc.name, {}) for doc in called]]
-    return [
-        [
-            _expected(task, name, arguments)
-            for call in task.ground_truth
-            for name, arguments in call.items()
-        ]
-    ]
+    return [[_expected(task, *item) for call in task.ground_truth for item in call.items()]]
 
 
 def _expected(task: Task, name: str, accepted: Mapping[str, Any]) -> Call:
@@ -67,9 +61,8 @@ def parse_call_string(text: str, docs: Mapping[str, FunctionDoc]) -> Call:
         arguments = {
             key: ast.literal_eval(value) for key, value in zip(names, node.args, strict=False)
         }
-        arguments |= {
-            str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords
-        }
+        for keyword in node.keywords:
+            arguments[str(keyword.arg)] = ast.literal_eval(keyword.value)
     except (ValueError, SyntaxError, KeyError) as error:
         raise ValueError(
             f"ground truth {text!r} cannot be written as one call of literals: {error}"

@@ -77,10 +77,8 @@ def arbitrary_call_fault(
 
 def _repeats(text: str, question: str) -> bool:
     """Whether a text of several words has more than half of the question's words."""
-    words, question_words = _WORD.findall(text.casefold()), _WORD.findall(question.casefold())
-    return len(words) > _MAX_NAMED and len(Counter(words) & Counter(question_words)) * 2 > len(
-        set(question_words)
-    )
+    words, asked = _WORD.findall(text.casefold()), _WORD.findall(question.casefold())
+    return len(words) > _MAX_NAMED and len(Counter(words) & Counter(asked)) * 2 > len(set(asked))
 
 
 def _takes_query(doc: FunctionDoc) -> bool:

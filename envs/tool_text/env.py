@@ -217,9 +217,8 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     ) -> tuple[str, dict[str, Any]]:
         """Build the observation, cut to its bound, and its `info` of private copies."""
         observation, messages = encodable_text(observation), encodable_value(messages)
-        message.conversation += copy.deepcopy(
-            [entry for entry in messages if entry["role"] == "tool"]
-        )
+        results = [entry for entry in messages if entry["role"] == "tool"]
+        message.conversation += copy.deepcopy(results)
         info: dict[str, Any] = {
             "task_id": message.task.id,
             "category": message.task.category,

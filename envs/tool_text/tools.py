@@ -113,7 +113,8 @@ class InlineTools:
 
     def _tools(self, tools: Any) -> list[Tool]:
         if isinstance(tools, Mapping):
-            return [_renamed(self._tool(tool), name) for name, tool in tools.items()]
+            named = [(name, self._tool(tool)) for name, tool in tools.items()]
+        return [replace(tool, doc=replace(tool.doc, name=name)) for name, tool in named]
         if isinstance(tools, str) or not isinstance(tools, Iterable):
             raise ToolDefinitionError(
                 f"tools={tools!r:.100}: expected a list or mapping of tools, or a ToolBox"
@@ -163,7 +164,3 @@ NAMED_TOOLS: dict[str, Callable[[], Any]] = {
     "search": search_tool,
 }
 """Tools that may be given by name."""
-
-
-def _renamed(tool: Tool, name: str) -> Tool:
-    return replace(tool, doc=replace(tool.doc, name=name))

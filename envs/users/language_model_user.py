@@ -33,7 +33,11 @@ def reveals_answer(reply: str, task: Task, turn: int = 0) -> bool:
     return (
         _reads_as_calls(reply)
         or any(_is_named(doc.name, reply) for doc in task.functions)
-        or any(_is_assigned(name, reply) for doc in task.functions for name in _parameters(doc))
+        or any(
+            _is_assigned(name, reply)
+            for doc in task.functions
+            for name in doc.parameters.get("properties", {})
+        )
         or any(is_mentioned(value, reply) for value in _unknown_values(task, turn))
     )
 
@@ -57,10 +61,6 @@ def _is_assigned(name: str, reply: str) -> bool:
     )
 
 
-def _parameters(doc: Any) -> list[str]:
-    return list(doc.parameters.get("properties", {}))
-
-
 def _unknown_values(task: Task, turn: int) -> Iterator[str]:
     """Yield texts of the ground truth that the user does not know and nobody may guess."""
     if task.ground_truth is None or task.kind == "agentic":
@@ -69,15 +69,13 @@ def _unknown_values(task: Task, turn: int) -> Iterator[str]:
         turns = oracle_calls(task)
     except ValueError:
         return
-    question_text = " ".join(
-        str(m.get("content", "")) for messages in task.question for m in messages
-    )
+    request = " ".join(str(m.get("content", "")) for messages in task.question for m in messages)
     values = {str(value) for value in known_values(task, turn).values()}
     for calls in turns:
         for call in calls:
             for value in call.arguments.values():
                 is_text = isinstance(value, str) and len(value) >= _SHORTEST
-                if is_text and value not in values and not is_mentioned(value, question_text):
+                if is_text and value not in values and not is_mentioned(value, request):
                     yield value
 
 
@@ -160,9 +158,7 @@ class LanguageModelUser:
 
 def messages_for_user_model(conversation: list[Message], task: Task, turn: int) -> list[Message]:
     """Prepare messages for the user's model: roles exchanged, calls left out."""
-    lines = [
-        str(message.get("content", "")) for message in task.question[turn] if _is_users(message)
-    ]
+    lines = [str(m.get("content", "")) for m in task.question[turn] if m.get("role") == "user"]
     values = {name: spoken_value(value) for name, value in known_values(task, turn).items()}
     system = INSTRUCTIONS.format(
         request=" ".join(lines) or "(nothing more)",
@@ -176,10 +172,6 @@ def messages_for_user_model(conversation: list[Message], task: Task, turn: int) 
             role, content = others[message["role"]], str(message.get("content") or "")
             seen.append({"role": role, "content": content})
     return seen
-
-
-def _is_users(message: Message) -> bool:
-    return message.get("role") == "user"
 
 
 def _since_last_turn(conversation: list[Message]) -> list[Message]:

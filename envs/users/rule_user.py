@@ -138,9 +138,7 @@ def _lists_what_was_said(
     for first, second in pairwise(sorted(places, key=lambda name: min(places[name]))):
         between = split_words(question)[max(places[first]) + 1 : min(places[second])]
         listed |= {first, second} if _JOINERS.issuperset(between) else set()
-    answers = " ".join(
-        str(message.get("content")) for message in conversation if message["role"] == "user"
-    )
+    answers = " ".join(str(m.get("content")) for m in conversation if m["role"] == "user")
     return any(is_mentioned(values[name], answers) for name in listed)
 
 

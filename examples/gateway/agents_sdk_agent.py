@@ -51,9 +51,6 @@ def answer(client: AsyncOpenAI, task: dict[str, Any]) -> None:
 
 set_tracing_disabled(True)
 for line in sys.stdin:
-    line_of_task = json.loads(line)
-    answer(
-        AsyncOpenAI(base_url=line_of_task["base_url"], api_key=line_of_task["api_key"]),
-        line_of_task["task"],
-    )
-    print(json.dumps({"session": line_of_task["session"]}), flush=True)
+    job = json.loads(line)
+    answer(AsyncOpenAI(base_url=job["base_url"], api_key=job["api_key"]), job["task"])
+    print(json.dumps({"session": job["session"]}), flush=True)

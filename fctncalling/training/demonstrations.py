@@ -240,7 +240,8 @@ def play_ground_truths(
 
     SettingError where one cannot be played.
     """
-    if unknown := [task.id for task in tasks if not _has_known_calls(task)]:
+    unknown = [t.id for t in tasks if t.kind == "agentic" or t.category.endswith("_relevance")]
+    if unknown:
         raise SettingError(
             f"--sft_tasks: {unknown[0]}: {len(unknown)} of {len(tasks)} tasks do not say which "
             "calls solve them (agentic and relevance tasks); leave them out"
@@ -283,10 +284,6 @@ def _require_played(played: Sequence[EpisodeRecord], errors: Mapping[str, str]) 
             f"--sft_tasks: {failed[0]}: the ground truth cannot be played ({cause}); "
             f"{len(failed)} of {len(played)} tasks: leave them out"
         )
-
-
-def _has_known_calls(task: Task) -> bool:
-    return task.kind != "agentic" and not task.category.endswith("_relevance")
 
 
 def _usable(played: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:

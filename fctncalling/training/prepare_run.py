@@ -122,12 +122,10 @@ def prepare_run(
     return run
 
 
-def _restore(
-    run: TrainingRun, checkpoint: Path | None, demonstrations: list[EpisodeRecord]
-) -> None:
+def _restore(run: TrainingRun, checkpoint: Path | None, records: list[EpisodeRecord]) -> None:
     """Restore a run, with its supervised stage, from a checkpoint, or clear its log."""
-    if demonstrations:
-        run.supervised = SupervisedLearner(run.policy, demonstrations, run.config, run.processes)
+    if records:
+        run.supervised = SupervisedLearner(run.policy, records, run.config, run.processes)
     if checkpoint is not None:
         run.restore(checkpoint)
         announce(f"Going on from {checkpoint}, after {progress_text(run)}.")

@@ -175,7 +175,7 @@ def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[A
     """
     before = run_settings(checkpoint)
     now = {
-        name: _as_json(value)
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in dataclasses.asdict(config).items()
         if name not in FREE_SETTINGS
     }
@@ -204,10 +204,6 @@ def _reject_incompatible(changed: dict[str, tuple[Any, Any]], checkpoint: Path) 
                 f"{_word(before)}. Give {LABELS[name]} {_word(before)} to go on with it, or start "
                 "another run (--experiment_name NAME, no --resume)"
             )
-
-
-def _as_json(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _word(value: Any) -> str:

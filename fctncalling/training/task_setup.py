@@ -248,9 +248,7 @@ def _candidates(tasks: Sequence[Task]) -> list[CandidateTask]:
     """Return training tasks in the form that the sampler draws from."""
     from fctncalling.algorithms.rollout.task_sampler import CandidateTask
 
-    return [
-        CandidateTask(task.id, task.category, len(task.question), task.difficulty) for task in tasks
-    ]
+    return [CandidateTask(t.id, t.category, len(t.question), t.difficulty) for t in tasks]
 
 
 def _registered_setup(config: TrainConfig) -> TaskSetup:

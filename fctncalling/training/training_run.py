@@ -358,9 +358,7 @@ class TrainingRun:
                 load_full_state_dict(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)
             # Those of version 0.3 end with a fold of each task.
-            self._window.extend(
-                CriticSamples(*samples[:4]) for samples in state.get("critic_window", [])
-            )
+            self._window.extend(CriticSamples(*row[:4]) for row in state.get("critic_window", []))
             if "values" in state:
                 self.values.load_state(state["values"])
             ahead = state.get("ahead", [])

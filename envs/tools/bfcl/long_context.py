@@ -110,7 +110,8 @@ class _Tables:
     def __init__(self, path: str) -> None:
         self._path = path
         self._tables: dict[str, Any] = json.loads(
-            Path(path).read_text("utf-8"), object_hook=_revive
+            Path(path).read_text("utf-8"),
+            object_hook=lambda entry: ... if entry == {"__ellipsis__": True} else entry,
         )
         self._flat = frozenset(_flat_containers(self._tables.values()))
         lists = {name: table for name, table in self._tables.items() if isinstance(table, list)}
@@ -159,8 +160,3 @@ def _read(path: str) -> _Tables:
 def _tables_at(place: str) -> _Tables:
     """Load the tables at the path in an environment variable, once."""
     return _read(str(long_context_path()))
-
-
-def _revive(entry: dict[str, Any]) -> Any:
-    """Convert the marker of `...` in JSON to `...`; return other objects unchanged."""
-    return ... if entry == {"__ellipsis__": True} else entry

@@ -73,9 +73,7 @@ def conversation_openings(
 def summarize_conversations(conversations: Conversations, max_chars: int) -> str:
     """Select the sentences richest in names and numbers, as many as fit."""
     sentences = [sentence for texts in conversations for sentence in _sentences(texts)]
-    richness = [
-        len(_NAME_OR_NUMBER.findall(sentence)) / (20 + len(sentence)) for sentence in sentences
-    ]
+    richness = [len(_NAME_OR_NUMBER.findall(text)) / (20 + len(text)) for text in sentences]
     chosen, used = set[int](), 0
     for index in sorted(range(len(sentences)), key=lambda index: (-richness[index], index)):
         if used + len(sentences[index]) + 1 <= max_chars:

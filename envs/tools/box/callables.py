@@ -114,7 +114,7 @@ def _is_tool_object(source: Any) -> bool:
 def _doc_of_tool_object(
     source: Any, name: str | None, description: str | None
 ) -> tuple[FunctionDoc, Callable[..., Any]]:
-    function = _function_of(source)
+    function = source if callable(source) else getattr(source, "forward", None)
     if function is None:
         raise ToolDefinitionError(
             f"tool object {source.name!r} is not callable and has no forward()"
@@ -132,10 +132,6 @@ def _doc_of_tool_object(
     ]
     text = description or str(getattr(source, "description", ""))
     return FunctionDoc(name or source.name, text, _parameters(properties, required)), function
-
-
-def _function_of(source: Any) -> Callable[..., Any] | None:
-    return source if callable(source) else getattr(source, "forward", None)
 
 
 # --- functions

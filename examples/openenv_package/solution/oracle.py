@@ -20,7 +20,10 @@ def actions(task: Task) -> list[dict[str, Any]]:
     played: list[dict[str, Any]] = []
     for calls in oracle_calls(task):
         functions = [
-            {"name": _offered(task, call.name), "arguments": json.dumps(dict(call.arguments))}
+            {
+                "name": call.name if task.executes_calls else call.name.replace(".", "_"),
+                "arguments": json.dumps(dict(call.arguments)),
+            }
             for call in calls
         ]
         tool_calls = [
@@ -32,10 +35,6 @@ def actions(task: Task) -> list[dict[str, Any]]:
             [{"content": "Done.", "tool_calls": []}] if task.executes_calls or not calls else []
         )
     return played
-
-
-def _offered(task: Task, name: str) -> str:
-    return name if task.executes_calls else name.replace(".", "_")
 
 
 def play(client: Any, index: int, messages: list[dict[str, Any]]) -> float:

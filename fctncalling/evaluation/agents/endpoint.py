@@ -213,7 +213,9 @@ class EndpointAgent:
             if max_tokens is not None:
                 body["max_tokens"] = max_tokens
             try:
-                message, prompt_tokens = self._request_with_retries(_encoded(body))
+                message, prompt_tokens = self._request_with_retries(
+                    json.dumps(encodable_value(body), ensure_ascii=False).encode()
+                )
             except ContextOverflow:
                 if max_tokens is None or max_tokens <= MIN_TOKENS:
                     raise
@@ -390,11 +392,6 @@ def _validated_message(message: Any) -> dict[str, Any]:
         if not isinstance(arguments, str):
             function["arguments"] = json.dumps(arguments or {})
     return message
-
-
-def _encoded(body: Mapping[str, Any]) -> bytes:
-    """Encode JSON in UTF-8; surrogates are joined or replaced."""
-    return json.dumps(encodable_value(body), ensure_ascii=False).encode()
 
 
 def _key(variable: str) -> str:

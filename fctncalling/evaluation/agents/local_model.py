@@ -128,7 +128,10 @@ class LocalModel:
                 [item.task.id for item in chunk],
                 max_episode_tokens=self._settings.max_episode_tokens,
                 seed=self._settings.seed,
-                numbers=[_number(item) for item in chunk],
+                numbers=[
+                    zlib.crc32(f"{item.category} {item.task.id} {item.sample}".encode())
+                    for item in chunk
+                ],
                 make_env=fresh,
             )
             for record in records:
@@ -170,11 +173,6 @@ def require_model_folder(name: str) -> None:
 
 def _cannot_load(settings: LocalSettings, error: Exception) -> AgentSetupError:
     return AgentSetupError(f"--agent hf:{settings.folder}: the model cannot be loaded: {error}")
-
-
-def _number(item: EpisodeToPlay) -> int:
-    """Return an episode's seed number, independent of the order in a resumed run."""
-    return zlib.crc32(f"{item.category} {item.task.id} {item.sample}".encode())
 
 
 class _Prompted(gymnasium.Wrapper[str, str, str, str]):
@@ -266,9 +264,5 @@ class LocalChatModel:
                 eos_token_id=sorted(self._template.stop_ids),
                 pad_token_id=min(self._template.stop_ids),
             )
-        new = [
-            token
-            for token in output[0, len(ids) :].tolist()
-            if token not in self._template.stop_ids
-        ]
+        new = [id_ for id_ in output[0, len(ids) :].tolist() if id_ not in self._template.stop_ids]
         return self._template.decode(new)

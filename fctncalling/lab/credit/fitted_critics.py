@@ -35,7 +35,6 @@ BINS = 11
 MISTAKES = slice(3, 4)  # of the progress features: is the episode on the truth's path
 BODY_LR, EPISODES_A_STEP = 3e-4, 16
 Matrix = NDArray[np.float64]
-Features = Callable[[BranchedTruth], list[Matrix]]
 
 
 def fitted_critics(
@@ -54,7 +53,7 @@ def fitted_critics(
     of the policy's layers, trained as --critic full is.
     """
     own, others = hidden_states(policy, graded), hidden_states(policy, fitting)
-    size = own[0].shape[-1] // _num_layers(policy)
+    size = own[0].shape[-1] // int(policy.model.config.num_hidden_layers)
     views: dict[str, tuple[list[Matrix], list[Matrix]]] = {
         "critic_last": ([at[:, -size:] for at in others], [at[:, -size:] for at in own]),
         "critic_layers": (others, own),
@@ -194,10 +193,6 @@ def progress_features(truth: BranchedTruth) -> list[Matrix]:
 
 def _places(episode: EpisodeRecord) -> Sequence[Place]:
     return episode.places[: episode.num_steps] or [(0, 0, False)] * episode.num_steps
-
-
-def _num_layers(policy: ActorCritic) -> int:
-    return int(policy.model.config.num_hidden_layers)
 
 
 def _ridge(

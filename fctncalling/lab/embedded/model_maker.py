@@ -210,9 +210,7 @@ def write_model(
     hashes = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     size = sum(path.stat().st_size for path in files)
     arguments = {key: _told(folder if value is None else value) for key, value in recipe.items()}
-    command = f"python -m {module} " + " ".join(
-        f"--{key} {value}" for key, value in arguments.items()
-    )
+    command = " ".join([f"python -m {module}", *(f"--{k} {v}" for k, v in arguments.items())])
     text = json.dumps({"command": command, "sha256": hashes}, indent=1)
     (folder / "SHA256.json").write_text(f"{text}\n")
     print(f"{folder}: {size:,} bytes; rebuild with: {command}")

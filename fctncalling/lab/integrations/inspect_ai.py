@@ -22,7 +22,7 @@ from inspect_ai.model import (
 )
 from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
-from inspect_ai.tool import ToolCall, ToolInfo, ToolParams
+from inspect_ai.tool import ToolInfo, ToolParams
 
 from fctncalling.data.types import Task, tool_call
 from fctncalling.lab.dialogue import Dialogue, opening
@@ -86,17 +86,12 @@ def verdict() -> Scorer:
 
 def _openai_message(message: ChatMessageAssistant) -> dict[str, Any]:
     made = message.tool_calls or []
-    calls = [tool_call(call.id, call.function, _arguments(call)) for call in made]
+    calls = [
+        tool_call(call.id, call.function, call.parse_error or json.dumps(call.arguments))
+        for call in made
+    ]
     reply = {"role": "assistant", "content": message.text}
     return {**reply, "tool_calls": calls} if calls else reply
-
-
-def _arguments(call: ToolCall) -> str:
-    """Return a call's arguments as text.
-
-    Of arguments that Inspect could not parse it keeps an error only, which is no JSON either.
-    """
-    return call.parse_error or json.dumps(call.arguments)
 
 
 def _chat_message(message: Mapping[str, Any]) -> ChatMessage:

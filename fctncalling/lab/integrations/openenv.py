@@ -275,12 +275,10 @@ def _is_address(host: str) -> bool:
     return True
 
 
-async def _refuse(kind: str, send: Any, problem: str) -> Any:
+async def _refuse(kind: str, send: Any, fault: str) -> Any:
     if kind == "websocket":
         return await send({"type": "websocket.close", "code": 1008})
-    text = (
-        f"{problem} is refused: openenv_app(..., allowed_hosts=[...]) names those that are served"
-    )
+    text = f"{fault} is refused: openenv_app(..., allowed_hosts=[...]) names those that are served"
     start = {"type": "http.response.start", "status": 403}
     await send({**start, "headers": [(b"content-type", b"text/plain; charset=utf-8")]})
     return await send({"type": "http.response.body", "body": text.encode()})

@@ -148,7 +148,5 @@ def _results(instance: McpInstance, calls: Sequence[Call]) -> dict[int, tuple[st
     return results
 
 
-def _changed(
-    before: Mapping[int, tuple[str, str]], after: Mapping[int, tuple[str, str]]
-) -> set[str]:
-    return {name for number, (name, result) in before.items() if after[number][1] != result}
+def _changed(old: Mapping[int, tuple[str, str]], new: Mapping[int, tuple[str, str]]) -> set[str]:
+    return {name for number, (name, result) in old.items() if new[number][1] != result}
