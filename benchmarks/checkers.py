@@ -44,7 +44,7 @@ TARGETS = {"multi-turn": 4.0, "AST": 1.5, "score, whole process": 3.0}
 
 
 def answer(task: Task) -> Any:
-    """Return the ground truth as a prompted model would write it."""
+    """Write the ground truth as a prompted model would."""
     player = ScriptedAgent("oracle").make_player(task, handler_for(task, "prompting").name, 0)
     texts = [player.answer("", {"turn": turn}) for turn in range(len(task.question))]
     return [[text] for text in texts] if task.is_multi_turn else texts[0]
@@ -67,7 +67,7 @@ def write_results(data_dir: Path, root: Path) -> dict[str, list[tuple[Task, Any]
 
 
 class Official:
-    """The official checkers in a process of their own."""
+    """Process of the official checkers."""
 
     def __init__(self, python: str, results: Path) -> None:
         command = [python, str(HERE / "peers/official_checkers.py"), "serve", str(results)]
@@ -114,9 +114,7 @@ def ours_again(answers: list[tuple[Task, Any]]) -> tuple[float, int]:
 def by_category(
     official: Official, answers: dict[str, list[tuple[Task, Any]]], rounds: int
 ) -> Iterator[bool]:
-    """Print every category's costs; yield whether each group reaches its target and both sides
-    agree.
-    """
+    """Print every category's costs; yield whether its targets are met."""
     ratios: dict[str, list[float]] = {"multi-turn": [], "AST": [], "relevance": []}
     print(
         f"{'category':26} {'entries':>7} {'official ms':>12} {'ours ms':>9} {'ratio':>6} "

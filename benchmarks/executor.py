@@ -1,5 +1,4 @@
-"""Cost of a confined call, against floors measured at the same moment: `python
-benchmarks/executor.py [--rounds N]`.
+"""Cost of a confined call, against floors measured at the same moment.
 
 The floor is fork + eval + pipe + wait in a single-threaded process with NumPy loaded: nothing that
 forks is faster. Floor and subject take turns, and medians of per-round ratios are compared, since a
@@ -38,7 +37,7 @@ SNIPPET = "print(1+1)"
 
 
 class Target(NamedTuple):
-    """One figure, its bound, and which side of the bound is good."""
+    """Measured figure and its bound."""
 
     name: str
     value: float
@@ -47,14 +46,12 @@ class Target(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Whether the figure is on the good side."""
+        """Whether the figure is within its bound."""
         return self.value <= self.bound if self.at_most else self.value >= self.bound
 
 
 class Floor:
-    """A process of its own, so that neither the benchmark's threads nor its memory enter
-    the floor.
-    """
+    """Process that measures the floors, without the benchmark's threads and memory."""
 
     def __init__(self) -> None:
         environment = {
@@ -98,7 +95,7 @@ def many(action: Callable[[], None], times: int) -> None:
 
 
 def interleaved(rounds: int, actions: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
-    """Return wall seconds of every action, one of each a round."""
+    """Return the wall seconds of every action, measured in turns."""
     for action in actions.values():
         action()
     times: dict[str, list[float]] = {name: [] for name in actions}
@@ -120,7 +117,7 @@ def fresh_interpreter(numpy: bool) -> None:
 
 
 def latency(rounds: int, executor: PythonExecutor, floor: Floor) -> list[Target]:
-    """Return the targets on one call at a time."""
+    """Return the targets on single calls."""
     with PythonExecutor(layers=("rlimits",), allow_degraded=True) as open_executor:
         times = interleaved(
             rounds,
@@ -164,9 +161,7 @@ def latency(rounds: int, executor: PythonExecutor, floor: Floor) -> list[Target]
 
 
 def throughput(rounds: int, floor: Floor) -> Target:
-    """Return the rate of two calls in flight as a share of one floor's rate,
-    batches taking turns.
-    """
+    """Return the rate of two concurrent calls as a share of one floor's rate."""
     batch = 20
     with PythonExecutor(num_executors=2) as executor:
         times = interleaved(

@@ -1,5 +1,4 @@
-"""How well and how surely each algorithm learns the embedded multi-turn tasks: equal episodes, many
-seeds.
+"""Learning curves of each algorithm on the embedded multi-turn tasks, over many seeds.
 
 `python benchmarks/learning.py --algorithms TPPO,POAD,NTPO,APPO,GRPO --seeds 10` trains once for
 every seed and algorithm, in this order, so that a run cut short leaves whole seeds; then it writes
@@ -82,7 +81,7 @@ def main() -> None:
 
 
 def parsed() -> argparse.Namespace:
-    """Return the command line's options."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -109,20 +108,18 @@ def parsed() -> argparse.Namespace:
 
 
 def chosen(options: argparse.Namespace) -> dict[str, object]:
-    """Return the settings that --set puts on top."""
+    """Return the settings that --set overrides."""
     return dict(pair.split("=", 1) for pair in options.set)
 
 
 def write_tasks(folder: Path) -> Path:
-    """Write the multi-turn tasks of the embedded ones, as training and held-out files of their own;
-    return where.
-    """
+    """Write the embedded multi-turn tasks to training and held-out files."""
     for name in ("train.json", "held_out.json"):
         for path in (Path(name), Path("possible_answer") / name):
             lines = (EMBEDDED / path).read_text(encoding="utf-8").splitlines(keepends=True)
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            kept = [line for line in lines if json.loads(line)["id"].startswith(MULTI_TURN)]
-            (folder / path).write_text("".join(kept), encoding="utf-8")
+            chosen_lines = [line for line in lines if json.loads(line)["id"].startswith(MULTI_TURN)]
+            (folder / path).write_text("".join(chosen_lines), encoding="utf-8")
     shutil.copytree(
         EMBEDDED / "multi_turn_func_doc", folder / "multi_turn_func_doc", dirs_exist_ok=True
     )
@@ -130,7 +127,7 @@ def write_tasks(folder: Path) -> Path:
 
 
 def play(algorithm: str, seed: int, tasks: Path, options: argparse.Namespace) -> Run:
-    """Return the run of an algorithm and a seed, trained now as far as it was not before."""
+    """Train a run of an algorithm and a seed, as far as it is missing."""
     results = options.output / f"seed_{seed:02d}"
     folder = results / "check" / "embedded" / "train" / algorithm
     if updates_of(folder) < options.num_updates:
@@ -156,7 +153,7 @@ def play(algorithm: str, seed: int, tasks: Path, options: argparse.Namespace) ->
 
 
 def updates_of(folder: Path) -> int:
-    """Return the length of the run that ended in this folder; 0 where none did."""
+    """Return the number of updates of a finished run; 0 if there is none."""
     evaluation = folder / "evaluation.json"
     return (
         json.loads(evaluation.read_text(encoding="utf-8"))["updates"] if evaluation.exists() else 0
@@ -164,9 +161,7 @@ def updates_of(folder: Path) -> int:
 
 
 def train(folder: Path, flags: list[str]) -> None:
-    """Run the training command, from its checkpoint where it left one; its output goes to a log
-    beside its folder.
-    """
+    """Run the training command, from its checkpoint if there is one; log its output."""
     resumes = (folder / "checkpoints" / "last").exists()
     if folder.exists() and not resumes:
         shutil.rmtree(folder)  # stopped before its first checkpoint

@@ -1,4 +1,4 @@
-"""The learning curve of README and docs: the main job's runs and its control experiment.
+"""Learning curve of README and docs: the default run and its control experiment.
 
 Without arguments it draws the runs that results/kept/main keeps: of each run what pages and picture
 say, in files named as the run's own. Train with some seeds and with the control, keep them, draw:
@@ -43,7 +43,7 @@ METRICS = (  # that start.md tells the healthy values of
 
 
 def main() -> None:
-    """Draw."""
+    """Draw the curve."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -52,29 +52,29 @@ def main() -> None:
     options = parser.parse_args()
     for folder in options.keep:
         keep(folder)
-    kept = sorted(KEPT.iterdir())
-    controls = [folder for folder in kept if folder.name.startswith("control")]
-    draw([folder for folder in kept if folder not in controls], controls, options.output)
+    folders = sorted(KEPT.iterdir())
+    controls = [folder for folder in folders if folder.name.startswith("control")]
+    draw([folder for folder in folders if folder not in controls], controls, options.output)
 
 
 def keep(folder: Path) -> None:
-    """Copy of a run what pages and picture say."""
+    """Return the figures of a run that pages and picture need."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     name = ("control" if config["permute_advantages"] else "seed") + str(config["seed"])
     target = KEPT / name
     target.mkdir(parents=True, exist_ok=True)
-    told = {setting: config[setting] for setting in SETTINGS}
-    (target / "config.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    settings = {setting: config[setting] for setting in SETTINGS}
+    (target / "config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
     evaluation = (folder / "evaluation.json").read_text(encoding="utf-8")
     (target / "evaluation.json").write_text(evaluation, encoding="utf-8")
-    metrics = ("update", *(each for pair in CURVES.values() for each in pair), *METRICS)
+    metrics = ("update", *(metric for pair in CURVES.values() for metric in pair), *METRICS)
     lines = [{key: line[key] for key in metrics if key in line} for line in _metrics(folder)]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (target / "metrics.jsonl").write_text(text, encoding="utf-8")
 
 
 def medians(run: str = "seed1") -> dict[str, float]:
-    """Return the median over the updates of each metric of a kept run."""
+    """Return the median of each metric over the updates of a stored run."""
     log = _metrics(KEPT / run)
     return {
         name: statistics.median(line[name] for line in log if line.get(name) is not None)
@@ -83,9 +83,7 @@ def medians(run: str = "seed1") -> dict[str, float]:
 
 
 def draw(runs: Sequence[Path], controls: Sequence[Path], path: Path) -> None:
-    """Draw the runs' success by both verdicts and the controls', each as the mean and the range of
-    its seeds.
-    """
+    """Draw success by both verdicts, and the controls', as mean and range of runs."""
     figure, panels = subplots(1, 2, size=(11, 4.8))
     logs, control_logs = (list(map(_metrics, folders)) for folders in (runs, controls))
     for axes, (title, metrics) in zip(panels, CURVES.items(), strict=True):

@@ -1,6 +1,4 @@
-"""Report on the runs of benchmarks/learning.py: a table, the tests between algorithms, and a
-figure.
-"""
+"""Report on the runs of benchmarks/learning.py: a table, tests between algorithms, a figure."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ class Run(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path, algorithm: str, seed: int, num_updates: int) -> Self:
-        """Return the first so many updates of the run that left this folder."""
+        """Read the first updates of the run in a folder."""
         lines = [
             json.loads(line)
             for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
@@ -61,19 +59,19 @@ class Run(NamedTuple):
 
     @property
     def area(self) -> float:
-        """Mean success over the evaluations after the first: how soon and how far it learned."""
+        """Mean success over the evaluations after the first."""
         return fmean(success for _, success in self.curve[1:])
 
     @property
     def reached(self) -> int | None:
-        """Episodes at the first evaluation that reached the target; None if none did."""
+        """Episodes until the first evaluation at the target; None if it was never reached."""
         return next((episodes for episodes, success in self.curve if success >= TARGET), None)
 
 
 def report(
     runs: Sequence[Run], shared: Mapping[str, object], settings: Mapping[str, Mapping[str, object]]
 ) -> str:
-    """Return the table, the significance of every difference and the settings, as Markdown."""
+    """Format the table, the significance of every difference and the settings, as Markdown."""
     by_name = grouped(runs)
     episodes = sorted({run.curve[-1][0] for run in runs})
     lines = [
@@ -105,7 +103,7 @@ def report(
 
 
 def differences(by_name: Mapping[str, Sequence[Run]]) -> list[str]:
-    """Return every pair's difference of means and two exact tests of it, with Holm's correction."""
+    """Return every pair's difference of means and two exact tests, with Holm's correction."""
     lines = [
         "Differences in points; two-sided exact tests with Holm's correction over all pairs of a "
         f"column (bold: below {LEVEL}). Paired: runs of one seed, which draw the same tasks in the "
@@ -122,50 +120,46 @@ def differences(by_name: Mapping[str, Sequence[Run]]) -> list[str]:
             for name, group in by_name.items()
         }
         samples = [tuple(list(values[name].values()) for name in pair) for pair in pairs]
-        columns.append([f"{100 * (fmean(one) - fmean(other)):+.1f}" for one, other in samples])
+        columns.append([f"{100 * (fmean(left) - fmean(right)):+.1f}" for left, right in samples])
         columns.append(
-            marks([sign_flips(gaps(values[one], values[other])) for one, other in pairs])
+            marks([sign_flips(gaps(values[left], values[right])) for left, right in pairs])
         )
-        columns.append(marks([mann_whitney(one, other) for one, other in samples]))
-    for (one, other), *cells in zip(pairs, *columns, strict=True):
-        lines.append(f"| {one} - {other} | {' | '.join(cells)} |")
+        columns.append(marks([mann_whitney(left, right) for left, right in samples]))
+    for (left, right), *cells in zip(pairs, *columns, strict=True):
+        lines.append(f"| {left} - {right} | {' | '.join(cells)} |")
     return lines
 
 
 def marks(chances: Sequence[float]) -> list[str]:
-    """Return a family's probabilities, corrected, in bold where significant."""
+    """Return corrected p values of a family, in bold if significant."""
     return [f"**{chance:.4f}**" if chance < LEVEL else f"{chance:.4f}" for chance in holm(chances)]
 
 
-def gaps(one: Mapping[int, float], other: Mapping[int, float]) -> list[float]:
+def gaps(left: Mapping[int, float], right: Mapping[int, float]) -> list[float]:
     """Return the differences at the seeds that both have."""
-    return [one[seed] - other[seed] for seed in one if seed in other]
+    return [left[seed] - right[seed] for seed in left if seed in right]
 
 
 def sign_flips(differences: Sequence[float]) -> float:
-    """Return the two-sided p of a mean of paired differences being 0, exact: over all ways to
-    change their signs.
-    """
+    """Return the exact two-sided p of a mean paired difference of 0, over all sign flips."""
     seen = abs(sum(differences)) - 1e-9  # sums that differ by rounding alone are equal
     return float(np.mean(np.abs(_all_signs(len(differences)) @ np.asarray(differences)) >= seen))
 
 
 @cache
 def _all_signs(count: int) -> NDArray[np.float64]:
-    """Return every choice of so many signs, a row each."""
+    """Return every choice of n signs, a row each."""
     return np.array(list(product((1.0, -1.0), repeat=count)))
 
 
-def mann_whitney(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the two-sided p of the rank-sum test, exact: over all ways to part the ranks, ties
-    sharing theirs.
-    """
-    pooled = sorted([*one, *other])
+def mann_whitney(left: Sequence[float], right: Sequence[float]) -> float:
+    """Return the exact two-sided p of the rank-sum test, over all splits of the ranks."""
+    pooled = sorted([*left, *right])
     # Twice a mean rank is whole: places of the first and the last of equals, added up.
     rank = {x: pooled.index(x) + len(pooled) - pooled[::-1].index(x) + 1 for x in pooled}
-    counts = rank_sums(tuple(rank[x] for x in pooled), len(one))
-    centre = len(one) * (len(pooled) + 1)
-    seen = abs(sum(rank[x] for x in one) - centre)
+    counts = rank_sums(tuple(rank[x] for x in pooled), len(left))
+    centre = len(left) * (len(pooled) + 1)
+    seen = abs(sum(rank[x] for x in left) - centre)
     return sum(count for total, count in counts.items() if abs(total - centre) >= seen) / sum(
         counts.values()
     )
@@ -173,7 +167,7 @@ def mann_whitney(one: Sequence[float], other: Sequence[float]) -> float:
 
 @cache
 def rank_sums(ranks: tuple[int, ...], size: int) -> dict[int, int]:
-    """Return how many subsets of so many ranks have each sum."""
+    """Return how many subsets of n ranks have each sum."""
     tables: list[dict[int, int]] = [{0: 1}, *({} for _ in range(size))]
     for rank in ranks:
         for chosen in range(size, 0, -1):
@@ -192,7 +186,7 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 
 def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Return the runs by algorithm, in the order they came."""
+    """Group the runs by algorithm, in their order."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.algorithm, []).append(run)
@@ -204,9 +198,7 @@ def shown(settings: Mapping[str, object]) -> str:
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
-    """Draw each algorithm in a panel of its own, the others in grey behind it; at last where every
-    seed ended.
-    """
+    """Draw each algorithm in a panel, with the others in grey."""
     groups = grouped(runs)
     figure, panels = subplots(-(-(len(groups) + 1) // 3), 3, size=(11, 6.5))
     means = {
@@ -218,9 +210,9 @@ def draw(runs: Sequence[Run], path: Path) -> None:
     for place, (name, group) in enumerate(groups.items()):
         axes, colour = panels[place], f"C{place}"
         across = [episodes for episodes, _ in group[0].curve]
-        for other in groups:
-            if other != name:
-                axes.plot(across, means[other], color="0.75", linewidth=1)
+        for algorithm in groups:
+            if algorithm != name:
+                axes.plot(across, means[algorithm], color="0.75", linewidth=1)
         rows = [[success for _, success in run.curve] for run in group]
         spread(axes, across, rows, colour, name)
         axes.set(title=f"{name} (grey: the others)", xlabel="episodes")

@@ -35,13 +35,13 @@ SHAPE = {"hidden": 576, "intermediate": 1536, "heads": 9, "kv_heads": 3, "vocabu
 
 
 def measured(options: argparse.Namespace, *, checkpointing: bool) -> dict[str, float]:
-    """Return peak memory in MiB, CPU seconds and gradient norm of one update in a new process."""
+    """Measure peak memory (MiB), CPU seconds and gradient norm of an update in a new process."""
     command = [sys.executable, __file__, "--child", "on" if checkpointing else "off"]
     for name in ("tokens", "acted", "layers"):
         command += [f"--{name}", str(getattr(options, name))]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def child(options: argparse.Namespace) -> dict[str, float]:
@@ -99,7 +99,7 @@ def child(options: argparse.Namespace) -> dict[str, float]:
 
 
 def episode(tokens: int, acted: int, vocabulary: int, number: int) -> Any:
-    """Return an episode of one row of random tokens, of which the last ones were acted."""
+    """Make an episode of one row of random tokens; the last ones are acted."""
     import torch
 
     from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
@@ -117,7 +117,7 @@ def episode(tokens: int, acted: int, vocabulary: int, number: int) -> Any:
 
 
 def memory(name: str) -> float:
-    """Return a size of this process in MiB, as Linux tells it: VmRSS now, VmHWM at its highest."""
+    """Return a memory size of this process in MiB, from /proc: VmRSS or VmHWM."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
 
@@ -147,7 +147,7 @@ def main() -> int:
             rounds.append(pair)
     off, on = rounds[0]
     same = off["gradient_norm"] == on["gradient_norm"]
-    print("gradient norms:", *(f"{one['gradient_norm']:.9g}" for one in (off, on)))
+    print("gradient norms:", *(f"{figures['gradient_norm']:.9g}" for figures in (off, on)))
     ratios = {
         name: median(on[figure] / off[figure] for off, on in rounds)
         for name, figure in (("memory_on_over_off", "peak_mib"), ("time_on_over_off", "cpu_s"))

@@ -1,4 +1,4 @@
-"""Mutants: whether the fast tests fail where one comparison, constant, operator or return changes.
+"""Mutation tests: whether the fast tests fail if one comparison, constant or return changes.
 
 `python benchmarks/mutants.py --number 20 --seed 1` draws changes of all that PLACES hold and makes
 each in a copy of this tree. Test files that name the changed function or module most run first,
@@ -33,7 +33,7 @@ LONGEST_S = 1800  # of one run: a mutant that goes on for ever is killed
 
 
 class Mutant(NamedTuple):
-    """Mutant: one change of a file, the function or class around it, and the file's new text."""
+    """Change of a file: the function or class around it, and the file's new text."""
 
     file: str
     line: int
@@ -43,22 +43,22 @@ class Mutant(NamedTuple):
 
 
 def walk(node: ast.AST, around: str = "") -> Iterator[tuple[Any, str]]:
-    """Yield the nodes below and the names around them, without annotations and f-strings' texts."""
+    """Yield nodes and the names around them, without annotations and f-string texts."""
     around = getattr(node, "name", None) or around
     for field, value in ast.iter_fields(node):
-        for each in value if isinstance(value, list) else [value]:
-            text = isinstance(node, ast.JoinedStr) and isinstance(each, ast.Constant)
-            if isinstance(each, ast.AST) and field not in ("annotation", "returns") and not text:
-                yield each, around
-                yield from walk(each, around)
+        for item in value if isinstance(value, list) else [value]:
+            text = isinstance(node, ast.JoinedStr) and isinstance(item, ast.Constant)
+            if isinstance(item, ast.AST) and field not in ("annotation", "returns") and not text:
+                yield item, around
+                yield from walk(item, around)
 
 
 def changes(node: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the changes of one node, each a field and its new value."""
+    """Yield the changes of one node: (field, new value)."""
     operators = node.ops if isinstance(node, ast.Compare) else [getattr(node, "op", None)]
     for at, operator in enumerate(operators):
-        if other := SWAPS.get(type(operator).__name__):
-            new = getattr(ast, other)()
+        if swapped := SWAPS.get(type(operator).__name__):
+            new = getattr(ast, swapped)()
             many = isinstance(node, ast.Compare)
             yield ("ops", [*operators[:at], new, *operators[at + 1 :]]) if many else ("op", new)
     match node:
@@ -75,24 +75,24 @@ def changes(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def draw(number: int, seed: int) -> list[Mutant]:
-    """Draw mutants of all that there are."""
+    """Draw mutants at random."""
     paths = [path for place in PLACES for path in sorted((ROOT / place).rglob("*.py"))]
     paths += [ROOT / place for place in PLACES if place.endswith(".py")]
     trees = {path: ast.parse(path.read_text("utf-8")) for path in paths}
-    found = [
+    all_mutants = [
         (path, node, around, *change)
         for path, tree in trees.items()
         for node, around in walk(tree)
         for change in changes(node)
     ]
-    print(f"{len(found)} changes in {len(trees)} files")
+    print(f"{len(all_mutants)} changes in {len(trees)} files")
     mutants = []
-    for path, node, around, field, value in random.Random(seed).sample(found, number):
-        before, kept = ast.unparse(node), getattr(node, field)
+    for path, node, around, field, value in random.Random(seed).sample(all_mutants, number):
+        before, original = ast.unparse(node), getattr(node, field)
         setattr(node, field, value)
         change, file = f"{before}  ->  {ast.unparse(node)}", path.relative_to(ROOT).as_posix()
         mutants.append(Mutant(file, node.lineno, change, around, ast.unparse(trees[path])))
-        setattr(node, field, kept)
+        setattr(node, field, original)
     return mutants
 
 
@@ -114,7 +114,7 @@ def runs_of(mutant: Mutant) -> list[list[str]]:
 
 
 class Tree:
-    """A copy of this tree, in which one file at a time is another."""
+    """Copy of this tree in which one file at a time is changed."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.unsound = folder / "tree", list[str]()
@@ -122,7 +122,7 @@ class Tree:
         shutil.copytree(ROOT, self.path, symlinks=True, ignore=apart)
 
     def killer_of(self, mutant: Mutant, tests: list[str]) -> str | None:
-        """Return the first test that fails with a mutant and not without; None where none does."""
+        """Return the first test that fails only with a mutant; None if none does."""
         while True:
             (self.path / mutant.file).write_text(mutant.source, encoding="utf-8")
             killer = self.failing_test(tests)
@@ -136,11 +136,11 @@ class Tree:
             self.unsound.append(killer)
 
     def failing_test(self, tests: list[str]) -> str | None:
-        """Return the first test that fails; None where none does."""
+        """Return the first failing test; None if all pass."""
         shared = os.environ.get("FCTNCALLING_SHARED", str(ROOT.parent / "shared"))
         environment = {**os.environ, "PYTHONPATH": str(self.path), "FCTNCALLING_SHARED": shared}
         command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-rfE", *tests]
-        command += [f"--deselect={each}" for each in self.unsound]
+        command += [f"--deselect={test}" for test in self.unsound]
         try:
             done = subprocess.run(
                 command,
@@ -153,8 +153,8 @@ class Tree:
         except subprocess.TimeoutExpired:
             return "a run without end"
         # 5: no test is left
-        found = re.search(r"^(?:FAILED|ERROR) ([^\n]+?)(?: - |$)", done.stdout, re.M)
-        return None if done.returncode in (0, 5) else found[1] if found else done.stdout[-300:]
+        match = re.search(r"^(?:FAILED|ERROR) ([^\n]+?)(?: - |$)", done.stdout, re.M)
+        return None if done.returncode in (0, 5) else match[1] if match else done.stdout[-300:]
 
 
 def main() -> None:

@@ -1,5 +1,4 @@
-"""A world in which naive token-level PPO (NTPO) provably learns the worse action, and TPPO does
-not.
+"""World in which naive token-level PPO (NTPO) provably learns the worse action, unlike TPPO.
 
 Every episode is one action. The word SHORT is the whole of an action that earns 0.8; the word LONG
 begins an action of four tokens that earns 1. Whoever wants the most reward, discounted from action
@@ -40,7 +39,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def untrained(seed: int) -> ActorCritic:
-    """Return a tiny random model with a critic."""
+    """Make a tiny random model with a critic."""
     torch.manual_seed(seed)
     sizes = {
         "hidden_size": 32,
@@ -55,7 +54,7 @@ def untrained(seed: int) -> ActorCritic:
 
 @torch.no_grad()
 def play(policy: ActorCritic, num_episodes: int, generator: torch.Generator) -> list[EpisodeRecord]:
-    """Return sampled episodes."""
+    """Sample episodes."""
     ids = torch.full((num_episodes, 1), START)
     logprobs = torch.zeros(num_episodes, 0)
     for _ in range(max(LENGTHS.values())):
@@ -72,7 +71,7 @@ def play(policy: ActorCritic, num_episodes: int, generator: torch.Generator) -> 
 
 
 def record(ids: list[int], logprobs: list[float]) -> EpisodeRecord:
-    """Return the episode of sampled ids, cut to the action length of its first word."""
+    """Make the episode of sampled ids, cut to the action length of its first word."""
     first = ids[1]
     length, reward = LENGTHS.get(first, 1), REWARDS.get(first, 0.0)
     before_last = length - 1
@@ -97,7 +96,7 @@ def chance_of(policy: ActorCritic, word: int) -> float:
 
 
 def train(algorithm: str, seed: int, num_updates: int) -> list[float]:
-    """Return the probability of the better action before each update and after the last."""
+    """Train; return the probability of the better action before each update and after the last."""
     config = TrainConfig(
         seed=seed,
         algorithm_name=algorithm,
@@ -126,7 +125,7 @@ def train(algorithm: str, seed: int, num_updates: int) -> list[float]:
 
 
 def draw(curves: dict[str, list[list[float]]], path: Path) -> None:
-    """Draw each algorithm in a panel of its own."""
+    """Draw each algorithm in a panel."""
     figure, panels = subplots(1, len(curves), size=(11, 3.8))
     for number, (axes, (name, runs)) in enumerate(zip(panels, curves.items(), strict=True)):
         spread(axes, range(len(runs[0])), runs, f"C{number}", name)

@@ -1,6 +1,4 @@
-"""Shared parts of the benchmark figures: a mean over seeds with their range, a labelled goal,
-and the file.
-"""
+"""Shared parts of the benchmark figures: mean and range over seeds, a labelled goal, saving."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ GREY = "#595959"  # 7:1 on white
 
 
 def subplots(*shape: int, size: tuple[float, float]) -> tuple[Any, list[Any]]:
-    """Return a figure that needs no display, and its axes in a row, which share success from 0 to
-    1.
-    """
+    """Make a figure and its axes in a row, with success from 0 to 1."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -40,9 +36,7 @@ def spread(
     label: str,
     **line: Any,
 ) -> None:
-    """Draw the mean of rows, one a seed, and the range between the lowest and the highest
-    of them; `line` is matplotlib's style of the mean.
-    """
+    """Draw the mean of rows, one per seed, and their range."""
     columns = list(zip(*rows, strict=True))
     mean = [sum(column) / len(column) for column in columns]
     axes.plot(across, mean, color=colour, label=label, **{"linewidth": 2, **line})
@@ -52,7 +46,7 @@ def spread(
 
 
 def goal(axes: Any, value: float, label: str) -> None:
-    """Draw a dotted line at a value; what it stands for is at its left, where curves are low."""
+    """Draw a dotted line at a value, with its label at the left."""
     axes.axhline(value, color=GREY, linewidth=1, linestyle=":")
     axes.annotate(
         label,
@@ -68,7 +62,7 @@ def goal(axes: Any, value: float, label: str) -> None:
 
 
 def seeds(count: int) -> str:
-    """Return how many seeds a figure shows."""
+    """Describe the number of seeds in a figure."""
     return f"mean and range of {count} seeds" if count > 1 else "1 seed"
 
 

@@ -1,5 +1,4 @@
-"""Savings of the rollout engine: against `model.generate`, over long episodes, beside slow tools,
-and against TRL.
+"""Savings of the rollout engine, compared with `model.generate`.
 
   python benchmarks/rollout.py
   python3.11 -m venv /tmp/trl
@@ -53,7 +52,7 @@ NUM_EPISODES = 800
 
 
 def build(hidden: int, layers: int, vocabulary: int) -> Any:
-    """Return a random model of the embedded model's kind."""
+    """Make a random model of the embedded model's kind."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=vocabulary,
@@ -76,14 +75,14 @@ def build(hidden: int, layers: int, vocabulary: int) -> Any:
 def contexts(
     batch: int, sizes: Iterable[int], vocabulary: int, group: int = 1
 ) -> list[torch.Tensor]:
-    """Return what each step reads first, (batch, tokens); the first of them alike within groups."""
+    """Return the first context of each step, (batch, tokens), equal within groups."""
     generator = torch.Generator().manual_seed(1)
     texts = [torch.randint(2, vocabulary, (batch, size), generator=generator) for size in sizes]
     return [texts[0][::group].repeat_interleave(group, 0), *texts[1:]]
 
 
 def generate_with_cache(model: Any, texts: list[torch.Tensor], new: int) -> list[list[int]]:
-    """Return every slot's tokens, greedy, each token read once."""
+    """Generate every slot's tokens greedily, reading each token once."""
     engine = GenerationEngine(model, [NEVER], temperature=0.0, max_new_tokens=new)
     batch = len(texts[0])
     engine.allocate_slots(batch)
@@ -96,9 +95,7 @@ def generate_with_cache(model: Any, texts: list[torch.Tensor], new: int) -> list
 
 
 def prefilled_again(model: Any, texts: list[torch.Tensor], new: int) -> list[list[int]]:
-    """Return the same tokens by `model.generate`, which reads the whole episode again for each
-    step.
-    """
+    """Generate the same tokens with `model.generate`, which reads the episode anew."""
     ids = texts[0][:, :0]
     for text in texts:
         ids = torch.cat([ids, text], dim=1)
@@ -137,8 +134,7 @@ def against_generate(model: Any, options: argparse.Namespace) -> list[bool]:
 
 
 def long_episodes(model: Any, options: argparse.Namespace) -> list[bool]:
-    """Compare the 16th step with the 2nd: what it forwards, and what it takes without attention
-    over the cache.
+    """Compare the 16th step with the 2nd: forwarded tokens and time without attention.
 
     Attention that reads much also takes the processor's caches from all else. What that makes of
     the figure is told by a 2nd step beside which as much memory is read as the 16th's attention
@@ -147,9 +143,9 @@ def long_episodes(model: Any, options: argparse.Namespace) -> list[bool]:
     held = []
     for batch in (1, 8, 32):
         rounds = [_step_times(model, batch, options.vocabulary) for _ in range(options.rounds)]
-        raw = median(one[15] / one[1] for one, _, _ in rounds)
-        ratio = median((one[15] - reads[15]) / (one[1] - reads[1]) for one, reads, _ in rounds)
-        beside = median((one[15] - reads[15]) / crowded for one, reads, crowded in rounds)
+        raw = median(cpu[15] / cpu[1] for cpu, _, _ in rounds)
+        ratio = median((cpu[15] - reads[15]) / (cpu[1] - reads[1]) for cpu, reads, _ in rounds)
+        beside = median((cpu[15] - reads[15]) / crowded for cpu, reads, crowded in rounds)
         note = f"; of a 2nd step beside as much reading: x{beside:.2f}"
         name = f"16th step against the 2nd, batch {batch} ({raw:.2f} with attention)"
         held.append(told(name, ratio, GROWTH, ratio <= GROWTH, note))
@@ -157,9 +153,7 @@ def long_episodes(model: Any, options: argparse.Namespace) -> list[bool]:
 
 
 def _step_times(model: Any, batch: int, vocabulary: int) -> tuple[list[float], list[float], float]:
-    """Return CPU seconds of each of 16 steps, those of them that attention over the cache took, and
-    a crowded 2nd's.
-    """
+    """Return CPU seconds of each of 16 steps, of them in attention, and tokens read."""
     new, observed = 16, 16
     texts = contexts(batch, [64, *[observed] * 15], vocabulary)
     engine = GenerationEngine(model, [NEVER], temperature=0.0, max_new_tokens=new)
@@ -189,7 +183,7 @@ def _step_times(model: Any, batch: int, vocabulary: int) -> tuple[list[float], l
 
 @contextmanager
 def attention_seconds(more: torch.Tensor | None = None) -> Iterator[list[float]]:
-    """Yield a list that gets the CPU seconds of writing, masking and reading kept keys and values.
+    """Context manager: a list of the CPU seconds of attention over the cache.
 
     With `more`, attention reads that beside each layer's.
     """
@@ -228,11 +222,11 @@ def told(name: str, value: float, bound: float, holds: bool, note: str = "") -> 
 
 
 def profile(work: Callable[[], object]) -> None:
-    """Print what a piece of work spends its CPU time on."""
-    with torch.profiler.profile() as found:
+    """Print a CPU profile of some work."""
+    with torch.profiler.profile() as profiler:
         work()
     print(
-        found.key_averages().table(
+        profiler.key_averages().table(
             sort_by="self_cpu_time_total", row_limit=12, max_name_column_width=40
         )
     )

@@ -35,7 +35,7 @@ MOST = 0.4  # of the prefill tokens, and of the time, without the tree
 
 
 class RolloutCost(NamedTuple):
-    """What one rollout took, and what was said in it."""
+    """Cost and texts of one rollout."""
 
     prefill_tokens: int
     hit_share: float
@@ -44,21 +44,21 @@ class RolloutCost(NamedTuple):
 
 
 def official(options: argparse.Namespace) -> bool:
-    """Measure, print and write the ratios; return whether both are small enough."""
+    """Measure, print and write the ratios; return whether both are within bounds."""
     tasks = tasks_of(options.data_dir)
     model, template = _model(), _template(tasks)
     rounds = []
     for _ in tqdm(range(options.official_rounds), desc="rounds"):
         rounds.append([play(model, template, tasks, shares=shares) for shares in (True, False)])
     with_tree, without = rounds[0]
-    seconds = [one.cpu_seconds / other.cpu_seconds for one, other in rounds]
+    seconds = [tree.cpu_seconds / plain.cpu_seconds for tree, plain in rounds]
     ratios = {
         "prefill_tokens": with_tree.prefill_tokens / without.prefill_tokens,
         "rollout_seconds": median(seconds),
     }
     same = sum(
-        [row.ids for row in one.rows] == [row.ids for row in other.rows]
-        for one, other in zip(with_tree.episodes, without.episodes, strict=True)
+        [row.ids for row in left.rows] == [row.ids for row in right.rows]
+        for left, right in zip(with_tree.episodes, without.episodes, strict=True)
     )
     print(f"{without.prefill_tokens} tokens prefilled, with the tree {with_tree.prefill_tokens}")
     print(f"perf/prefix_hit_share: {with_tree.hit_share:.3f}")
@@ -72,7 +72,7 @@ def official(options: argparse.Namespace) -> bool:
 
 
 def tasks_of(data_dir: Path) -> list[Task]:
-    """Return the official tasks that are played, in the order of their file."""
+    """Return the official tasks to play, in the order of their file."""
     left, tasks = dict(CLASS_SETS), []
     for task in load_tasks(data_dir / "BFCL_v4_multi_turn_base.json"):
         if left.get(classes := tuple(task.involved_classes), 0):
@@ -82,7 +82,7 @@ def tasks_of(data_dir: Path) -> list[Task]:
 
 
 def play(model: Any, template: ChatTemplate, tasks: Sequence[Task], *, shares: bool) -> RolloutCost:
-    """Play one episode of each task; the tokens sampled depend on the seed alone."""
+    """Play one episode of each task; sampled tokens depend on the seed alone."""
     engine = GenerationEngine(
         model,
         template.stop_ids,
@@ -117,7 +117,7 @@ def _model() -> Any:
 
 
 def _template(tasks: Sequence[Task]) -> ChatTemplate:
-    """Return the plain template over a tokenizer that is trained on the first prompts of tasks."""
+    """Make the plain template with a tokenizer trained on the first prompts."""
     env, texts = FunctionCallingEnv(tasks=list(tasks)), []
     for task in tasks:
         info = env.reset(options={"task_id": task.id})[1]

@@ -1,5 +1,4 @@
-"""The measured figures of docs/scaling.md: `python benchmarks/scaling.py`, with Ray where it is
-installed.
+"""Measured figures of docs/scaling.md: `python benchmarks/scaling.py`.
 
 CPU seconds of this process, the least of several rounds: they hold on a machine that others use.
 Only the figures of Ray's store are wall times (it copies in other processes too), in rounds that
@@ -49,7 +48,7 @@ def main() -> None:
 
 
 def least(work: Callable[[], Any], rounds: int = ROUNDS) -> float:
-    """Return the least CPU seconds that some work took."""
+    """Return the least CPU seconds of several runs of some work."""
     times = []
     for _ in range(rounds):
         started = time.process_time()
@@ -59,7 +58,7 @@ def least(work: Callable[[], Any], rounds: int = ROUNDS) -> float:
 
 
 def env_steps() -> None:
-    """Print how many steps of the environment a core makes, tools and checker included."""
+    """Print the environment's steps per second and core, tools and checker included."""
     tasks = [
         task
         for task in load_tasks(embedded_path("train"))
@@ -173,7 +172,7 @@ def share_times(count: int, number: int, slots: int) -> tuple[float, float]:
 
 
 def weights() -> None:
-    """Print the cost of copying the weights of one policy into another,
+    """Print the cost of copying the weights of one policy into another.
     relative to a plain copy.
     """
     policy = ActorCritic.load(embedded_path("model"))
@@ -189,9 +188,7 @@ def weights() -> None:
 
 
 def object_store(ray: Any) -> None:
-    """Print how long Ray's store takes to put and to get, as multiples of a plain copy of the same
-    bytes.
-    """
+    """Print the time of put and get in Ray's store, as multiples of a plain copy."""
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
     for megabytes in MEGABYTES:
         array = np.ones(megabytes * 2**20, dtype=np.uint8)

@@ -50,7 +50,8 @@ def shared(options: argparse.Namespace) -> bool:
     del policy
     small = ActorCritic(smol_model(num_layers=MEMORY_LAYERS))
     for prompt in PROMPTS:
-        on, off = (bytes_for_backward(small, group(prompt), shares=it) for it in (True, False))
+        on = bytes_for_backward(small, group(prompt), shares=True)
+        off = bytes_for_backward(small, group(prompt), shares=False)
         ratios[f"memory_unshared_over_shared_{prompt}"] = off / on
     bounds = {name: ("at least", bound, ratios[name] >= bound) for name, bound in LEAST.items()} | {
         name: ("at most", bound, ratios[name] <= bound) for name, bound in MOST.items()
@@ -67,7 +68,7 @@ def shared(options: argparse.Namespace) -> bool:
 
 
 def smol_model(num_layers: int) -> Any:
-    """Return a random model of SmolLM-135M's shape: 135 million parameters with 30 layers."""
+    """Make a random model of SmolLM-135M's shape: 135 million parameters with 30 layers."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=VOCABULARY,
@@ -86,7 +87,7 @@ def smol_model(num_layers: int) -> Any:
 
 
 def group(prompt: int, size: int = GROUP_SIZE, number: int = 0) -> list[EpisodeRecord]:
-    """Return episodes of random tokens that begin with one prompt, of ANSWER acted tokens each."""
+    """Make episodes of random tokens with one prompt and ANSWER acted tokens each."""
     generator = torch.Generator().manual_seed(number)
 
     def tokens(count: int) -> list[int]:
@@ -111,7 +112,7 @@ def group(prompt: int, size: int = GROUP_SIZE, number: int = 0) -> list[EpisodeR
 
 
 def _times(policy: ActorCritic) -> dict[str, float]:
-    """Return the ratios of seconds: off over on where rows begin alike, else on over off."""
+    """Return the ratios of seconds: without to with sharing, or the reverse for distinct rows."""
     settings = {shares: TrainConfig(share_prefixes=shares, **SETTINGS) for shares in (True, False)}
     optimisers = make_optimisers(policy, settings[True])
     unlike = [
@@ -143,7 +144,7 @@ def _times(policy: ActorCritic) -> dict[str, float]:
 def bytes_for_backward(
     policy: ActorCritic, episodes: Sequence[EpisodeRecord], *, shares: bool
 ) -> int:
-    """Return the bytes, weights aside, that autograd holds after one pass over all rows."""
+    """Return the bytes that autograd saves in one pass over all rows."""
     experience = build_experience(episodes, torch.device("cpu"))
     if shares:
         experience = experience._replace(sharing=policy.prefix_sharing)
@@ -164,9 +165,7 @@ def bytes_for_backward(
 
 
 def _beside_trl(policy: ActorCritic, python: Path) -> bool:
-    """Print the CPU seconds of TRL's GRPO update over those of ours, with and without sharing;
-    return whether the former is large enough.
-    """
+    """Print TRL's CPU seconds of a GRPO update over ours; return whether ours leads by enough."""
     episodes = group(PROMPTS[0])
     config = TrainConfig(
         algorithm_name="GRPO",
@@ -197,14 +196,15 @@ def _beside_trl(policy: ActorCritic, python: Path) -> bool:
                 ours, theirs = metrics["losses/policy_grad_norm"], answer["norms"][0]
                 print(f"gradient norm of the step: ours {ours:.6f}, TRL's {theirs:.6f}")
                 rounds.append({name: answer["cpu_s"] / spent[name] for name in ways})
-    leads = {name: median(one[name] for one in rounds[1:]) for name in ways}  # the first one warms
+    warm = rounds[1:]
+    leads = {name: median(round_[name] for round_ in warm) for name in ways}
     for name, lead in leads.items():
         print(f"{trl.versions['trl']}: TRL's GRPO update takes {lead:.2f} x ours {name}")
     return leads["with shared prefixes"] >= LEAST_TRL_LEAD
 
 
 def _save(model: Any, folder: str) -> None:
-    """Write a model folder with the embedded model's tokenizer, which TRL asks for."""
+    """Write a model folder with the embedded model's tokenizer, which TRL needs."""
     from transformers import AutoTokenizer
 
     model.save_pretrained(folder)

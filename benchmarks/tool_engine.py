@@ -1,5 +1,4 @@
-"""Cost of tools in mid-generation: generations a second with and without them, and the executor
-by itself.
+"""Cost of tools in mid-generation: generations per second with and without them.
 
 `python benchmarks/tool_engine.py --model FOLDER --num_batches 3 --num_tool_executors 32` lets a
 model (default: the embedded one of --env_name python_math) answer made problems with <PYTHON>
@@ -42,7 +41,7 @@ SNIPPET = "print(sum(n % 3 == 0 for n in range(100)))"
 
 
 class Round(NamedTuple):
-    """One batch of episodes."""
+    """Batch of episodes."""
 
     seconds: float
     cpu_seconds: float  # of the process, which neighbours on the machine hardly change
@@ -53,7 +52,7 @@ class Round(NamedTuple):
 
 
 class Clocked(TextEnvironment):
-    """Measures how long generation stands still for tools."""
+    """Tool wrapper that measures how long generation waits for tools."""
 
     waited = 0.0
 
@@ -74,7 +73,7 @@ def main() -> None:
 
 
 def parsed() -> argparse.Namespace:
-    """Return the command line's options."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -99,7 +98,7 @@ def parsed() -> argparse.Namespace:
 
 
 def with_and_without(options: argparse.Namespace) -> None:
-    """Print what executing code costs a batch, and what the executor does alone."""
+    """Print the cost of executing code in a batch, and of the executor alone."""
     model, tokenizer = loaded(options.model or embedded_path("python_math"))
     texts = questions(MathTasks(), options.num_batches * options.batch_size)
     with PythonExecutor(num_executors=options.num_tool_executors) as executor:
@@ -128,7 +127,7 @@ def with_and_without(options: argparse.Namespace) -> None:
 
 
 def against_trl(options: argparse.Namespace) -> None:
-    """Print episodes a second of both, round by round, and the median ratio."""
+    """Print the episodes per second of both, by rounds, and the median ratio."""
     folder = options.model or embedded_path("calculator")
     model, tokenizer = loaded(folder)
     texts = questions(CalculatorTasks(), (options.num_batches + 1) * options.batch_size)
@@ -161,29 +160,29 @@ def against_trl(options: argparse.Namespace) -> None:
         ratios += [ratio] if number else []
     peer.stdin.close()
     peer.wait()
-    for name, each in zip(("wall", "CPU"), zip(*ratios, strict=True), strict=True):
+    for name, ratio in zip(("wall", "CPU"), zip(*ratios, strict=True), strict=True):
         print(
-            f"episodes a {name} second, median ratio of {len(each)} interleaved rounds of "
-            f"{options.batch_size}: x{statistics.median(each):.2f}, from x{min(each):.2f} to "
-            f"x{max(each):.2f}"
+            f"episodes a {name} second, median ratio of {len(ratio)} interleaved rounds of "
+            f"{options.batch_size}: x{statistics.median(ratio):.2f}, from x{min(ratio):.2f} to "
+            f"x{max(ratio):.2f}"
         )
 
 
 def loaded(folder: str | Path) -> tuple[Any, Any]:
-    """Return model and tokenizer of a folder."""
+    """Load model and tokenizer from a folder."""
     return AutoModelForCausalLM.from_pretrained(str(folder)).eval(), AutoTokenizer.from_pretrained(
         str(folder)
     )
 
 
 def questions(tasks: GeneratedTasks, count: int) -> list[str]:
-    """Return made questions, as the embedded models' chat template writes them."""
+    """Return generated questions in the embedded models' chat template."""
     named = [tasks.by_id(f"train_{number}").prompt for number in range(count)]
     return [f"<|user|>{prompt}<|end|><|assistant|>" for prompt in named]
 
 
 def instant() -> Any:
-    """Return a tool under the executor's name that answers without running anything."""
+    """Make a tool with the executor's name that answers without executing anything."""
 
     def python_executor(code: str) -> str:
         """Return a number."""
@@ -195,7 +194,7 @@ def instant() -> Any:
 def environment(
     model: Any, tokenizer: Any, tools: Any, options: argparse.Namespace, **keywords: Any
 ) -> Clocked:
-    """Return an environment that samples, without a reward."""
+    """Make an environment that samples, without a reward."""
     sampling = {"do_sample": True, "max_new_tokens": options.max_new_tokens}
     return Clocked(
         model,
@@ -209,7 +208,7 @@ def environment(
 
 
 def played(env: Clocked, batch: list[str], *, seed: int) -> Round:
-    """Time one batch; return its seconds, calls and tokens as a Round."""
+    """Time one batch; return seconds, calls and tokens as a Round."""
     torch.manual_seed(seed)
     env.waited, started, cpu = 0.0, time.perf_counter(), time.process_time()
     *_, masks, _, histories = env.run(batch)
@@ -220,7 +219,7 @@ def played(env: Clocked, batch: list[str], *, seed: int) -> Round:
 
 
 def described(name: str, rounds: list[Round]) -> str:
-    """Return a line on some rounds together."""
+    """Summarise some rounds in a line."""
     total = Round(*map(sum, zip(*rounds, strict=True)))
     waited = (
         f", {total.waited / total.seconds:.0%} of the time waiting for tools"

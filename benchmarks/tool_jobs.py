@@ -1,4 +1,4 @@
-"""How surely the jobs with tools in mid-generation learn: many seeds of one training command.
+"""Learning of the jobs with tools in mid-generation: many seeds of one training command.
 
 `python benchmarks/tool_jobs.py --job calculator --seeds 10` does what `train_fctncalling.py
 --env_name calculator` does once a seed, prints a table and writes runs.json, report.md and a figure
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def parsed() -> argparse.Namespace:
-    """Return the command line's options."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -71,19 +71,17 @@ def parsed() -> argparse.Namespace:
 
 
 def play(algorithm: str, seed: int, options: argparse.Namespace) -> Path:
-    """Return the folder of a run, trained now unless it was before."""
+    """Train a run unless its folder exists; return the folder."""
     results = options.output / f"seed_{seed:02d}"
-    given = dict(pair.split("=", 1) for pair in options.set)
-    model = Path(given.get("model_name_or_path", "embedded")).name
+    settings = dict(pair.split("=", 1) for pair in options.set)
+    model = Path(settings.get("model_name_or_path", "embedded")).name
     folder = results / options.job / model / "embedded" / algorithm
-    flags = {"env_name": options.job, "algorithm_name": algorithm, "seed": seed, **given}
+    flags = {"env_name": options.job, "algorithm_name": algorithm, "seed": seed, **settings}
     return trained(folder, results, flags)
 
 
 def trained(folder: Path, results: Path, flags: Mapping[str, Any]) -> Path:
-    """Return the folder of a run below `results`, trained now with these flags unless it was
-    before.
-    """
+    """Train a run with these flags below `results` unless it exists; return its folder."""
     if not (folder / "evaluation.json").exists():
         fixed = {"results_dir": results, "tensorboard": "false", "device": "cpu"}
         train(folder, [f"--{name}={value}" for name, value in {**fixed, **flags}.items()])
@@ -91,9 +89,7 @@ def trained(folder: Path, results: Path, flags: Mapping[str, Any]) -> Path:
 
 
 def train(folder: Path, flags: list[str]) -> None:
-    """Run the training command in this process, imports made once; what it prints goes to a log
-    beside its folder.
-    """
+    """Run the training command in this process and log its output."""
     from fctncalling.cli.train import main as train_fctncalling
 
     shutil.rmtree(folder, ignore_errors=True)  # what an interrupted run left

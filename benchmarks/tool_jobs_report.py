@@ -1,5 +1,4 @@
-"""Report on runs of the jobs with tools in mid-generation: success before and after, and what
-follows a failed call.
+"""Report on runs of the jobs with tools in mid-generation: success and recoveries.
 
 `python benchmarks/tool_jobs_report.py RESULTS_FOLDER` prints, over all logged training episodes of
 a run, how often an episode succeeds whose first call failed.
@@ -46,7 +45,7 @@ class Run(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path, algorithm: str, seed: int) -> Self:
-        """Return the run that left this folder."""
+        """Read the run in a folder."""
         lines = [
             json.loads(line)
             for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
@@ -76,9 +75,7 @@ class Run(NamedTuple):
 
 
 def recoveries(folder: Path, num_parts: int = 2) -> list[Recovery]:
-    """Return the recoveries in a run's logged training episodes, for parts with equal numbers of
-    files.
-    """
+    """Count the recoveries in a run's logged training episodes, in equal parts."""
     files = sorted((folder / "episodes").glob("train_*.jsonl"))
     size = max(1, -(-len(files) // num_parts))
     return [_recovery(files[start : start + size]) for start in range(0, len(files), size)]
@@ -106,7 +103,7 @@ def together(parts: Sequence[Recovery]) -> Recovery:
 
 
 def report(runs: Sequence[Run]) -> str:
-    """Return a Markdown report: a line per run, and the recoveries after a failed first call."""
+    """Format a Markdown report: a line per run, and recoveries after a failed first call."""
     reached = sum(run.greedy[-1][1] >= GOAL for run in runs)
     lines = [
         f"Success on held-out questions; {reached} of {len(runs)} runs end at {GOAL:.0%} or more, "
@@ -139,7 +136,7 @@ def _shown(part: Recovery) -> str:
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
-    """Write the figure: success of each algorithm's runs, on held-out questions and in training."""
+    """Draw the success of each algorithm's runs, on held-out questions and in training."""
     figure, (left, right) = subplots(1, 2, size=(10, 4.4))
     algorithms = list(dict.fromkeys(run.algorithm for run in runs))
     for number, name in enumerate(algorithms):

@@ -1,5 +1,4 @@
-"""Cost of an update: growth with the number of steps, one row a step, shared prefixes, and TRL's
-GRPO trainer on the same batch.
+"""Cost of an update: growth with the number of steps, shared prefixes, comparison with TRL.
 
   python benchmarks/update.py
   python benchmarks/update.py --shared --json ratios.json
@@ -56,7 +55,7 @@ STEPS = (2, 4, 8, 16)
 
 
 def model(hidden: int, layers: int, vocabulary: int) -> Any:
-    """Return a random model of the embedded model's kind."""
+    """Make a random model of the embedded model's kind."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=vocabulary,
@@ -77,9 +76,7 @@ def model(hidden: int, layers: int, vocabulary: int) -> Any:
 def episode(
     number: int, num_steps: int, context: int, action: int, vocabulary: int
 ) -> EpisodeRecord:
-    """Return an episode of random tokens: in each step context is read, then an action is taken;
-    one row.
-    """
+    """Make an episode of random tokens: in each step context, then an action."""
     generator = torch.Generator().manual_seed(number)
     length = num_steps * (context + action)
     place = torch.arange(length) % (context + action)
@@ -97,9 +94,7 @@ def episode(
 
 
 def one_row_a_step(record: EpisodeRecord) -> EpisodeRecord:
-    """Return the episode as a template that rewrites its history leaves it: each step reads all
-    before it again.
-    """
+    """Convert the episode to one row per step, as templates that rewrite history do."""
     (whole,) = record.rows
     ends = [index + 1 for index, last in enumerate(whole.ends_action) if last]
     rows = []
@@ -123,9 +118,7 @@ def seconds_of_update(
 
 
 def growth(options: argparse.Namespace) -> bool:
-    """Print the cost of a token at each number of steps, and of an episode in either form; return
-    whether both hold.
-    """
+    """Print the cost of a token by number of steps, and of an episode in either form."""
     policy = ActorCritic(model(options.hidden, options.layers, options.vocabulary))
     config = TrainConfig(target_kl=None)
     sizes = (options.context, options.action, options.vocabulary)
@@ -145,11 +138,11 @@ def growth(options: argparse.Namespace) -> bool:
     print(f"{tokens} tokens of rows each, {options.context} + {options.action} a step")
     print(f"{'steps':>6} {'episodes':>9} {'row':>6} {'us/token':>9} {'x of ' + str(STEPS[0]):>8}")
     for steps in STEPS:
-        spent = median(one[steps] for one in rounds)
-        share = median(one[steps] / one[STEPS[0]] for one in rounds)
+        spent = median(round_[steps] for round_ in rounds)
+        share = median(round_[steps] / round_[STEPS[0]] for round_ in rounds)
         row = len(forms[steps][0].rows[0].ids)
         print(f"{steps:6} {len(forms[steps]):9} {row:6} {1e6 * spent / tokens:9.1f} {share:8.2f}")
-    saving = median(one[0] / one[STEPS[-1]] for one in rounds)
+    saving = median(round_[0] / round_[STEPS[-1]] for round_ in rounds)
     print(
         f"one row a step at {STEPS[-1]} steps costs {saving:.2f} x as much an episode (target "
         f"{LEAST_SAVING})"
@@ -160,9 +153,7 @@ def growth(options: argparse.Namespace) -> bool:
 
 
 def beside_trl(options: argparse.Namespace) -> bool:
-    """Print tokens per CPU second of both trainers on one batch; return whether ours leads by
-    enough.
-    """
+    """Print tokens per CPU second of both trainers on one batch; return whether ours leads."""
     episodes = embedded_batch(options.tasks)
     tokens = sum(len(episode.rows[0].ids) for episode in episodes)
     policy = ActorCritic.load(embedded_path("model"))
@@ -193,14 +184,14 @@ def beside_trl(options: argparse.Namespace) -> bool:
     rounds = rounds[1:]  # the first one warms
     for name in ("TRL", *ways):
         speed, lead = (
-            median(work(one) for one in rounds)
+            median(work(round_) for round_ in rounds)
             for work in (
-                lambda one, name=name: tokens / one[name],
-                lambda one, name=name: one["TRL"] / one[name],
+                lambda round_, name=name: tokens / round_[name],
+                lambda round_, name=name: round_["TRL"] / round_[name],
             )
         )
         print(f"{name:5} {speed:8.0f} tokens/s {lead:6.2f} x TRL's GRPO")
-    lead = median(one["TRL"] / one["GRPO"] for one in rounds)
+    lead = median(round_["TRL"] / round_["GRPO"] for round_ in rounds)
     return _told("lead", lead, LEAST_LEAD, lead >= LEAST_LEAD)
 
 
@@ -211,9 +202,7 @@ def same_gradient(
     config: TrainConfig,
     rows: dict[str, int],
 ) -> None:
-    """Print the gradient norm of one step on the whole batch by both; AssertionError if they
-    differ.
-    """
+    """Print both gradient norms of one step; AssertionError if they differ."""
     policy = copy.deepcopy(policy)
     metrics = update(
         policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0)

@@ -84,9 +84,9 @@ def calls_fault(
     underscore_to_dot: bool = False,
     argument_fault: ArgumentChecker | None = None,
 ) -> Fault | None:
-    """Return the fault of a well-formed record of calls, None if nothing is wrong.
+    """Return the fault of a well-formed record of calls, None if they are right.
 
-    The rule is BFCL's for arguments, or another one.
+    `argument_fault` replaces BFCL's rule for arguments.
     """
     kind = task.kind
     checker = CallChecker(

@@ -1,4 +1,4 @@
-"""BFCL's agentic checker: does the last message of an episode mention an accepted answer?"""
+"""BFCL's agentic checker: whether the last message of an episode mentions an accepted answer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _IGNORED = re.compile(r"[,./\-_*^()]")
 
 
 def standardize_string(text: str) -> str:
-    """Standardize a string as BFCL compares agentic answers: no , . / - _ * ^ ( ), lower case."""
+    """Lower a string and drop , . / - _ * ^ ( ) as BFCL does to compare agentic answers."""
     return _IGNORED.sub("", text).lower().replace("'", '"')
 
 
 def answer_fault(record: Any, accepted: Sequence[Any]) -> Fault | None:
-    """Return the fault of a final answer: it contains none of the accepted ones.
+    """Return the fault of a final answer that contains none of the accepted ones.
 
     A mention between word borders is enough, a negated one too. `record` is that message (a
     one-element list of it counts as well), None or empty where there is none, NOT_ONE_TURN where

@@ -1,4 +1,4 @@
-"""BFCL's AST checker: decoded calls against the accepted values of each parameter.
+"""BFCL's AST checker: compares decoded calls with the accepted values of each parameter.
 
 The record is what a decoder gives: a list of {function name: {parameter: value}}, or None where
 decoding failed.
@@ -29,7 +29,7 @@ WRONG_FORMAT = Fault(
 
 
 def format_fault(record: Any) -> Fault | None:
-    """Return the fault in the format of decoded calls: no list of one-key dicts.
+    """Return the fault of a record that is not a list of one-key dicts.
 
     An empty list is valid.
     """
@@ -44,7 +44,7 @@ def format_fault(record: Any) -> Fault | None:
 
 
 class CallChecker:
-    """Checker of one task's calls, by its function docs, language and spelling of names."""
+    """Checker of one task's calls, given its function docs, language and spelling of names."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class CallChecker:
         self._underscore_to_dot = underscore_to_dot
 
     def simple_fault(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
-        """Return the fault in a simple category: the record is not the one expected call."""
+        """Return the fault of a record that is not the one expected call."""
         if len(record) != 1:
             return Fault(
                 "simple_function_checker:wrong_count", f"expected 1 call, got {len(record)}"
@@ -66,14 +66,14 @@ class CallChecker:
         return self._call_fault(self._functions[0], record[0], truth[0])
 
     def multiple_fault(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
-        """Return the fault in a "multiple" category: of several functions one is to be called."""
+        """Return the fault of a record that does not call the right one of several functions."""
         if len(record) != len(truth):
             message = f"expected {len(truth)} calls, got {len(record)}"
             return Fault("multiple_function_checker:wrong_count", message)
         return self._call_fault(self._doc_of(truth[0]), record[0], truth[0])
 
     def parallel_fault(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
-        """Return the fault in a parallel category: not all expected calls, in any order.
+        """Return the fault of a record that lacks one of the expected calls, in any order.
 
         Greedy as in BFCL: each expected call takes the first call left that passes, even where
         another would need it.
@@ -101,9 +101,9 @@ class CallChecker:
         for doc in self._functions:
             if doc.name == name:
                 return doc
-        known = ", ".join(doc.name for doc in self._functions) or "none"
+        names = ", ".join(doc.name for doc in self._functions) or "none"
         raise ValueError(
-            f'ground truth expects "{name}", which no function doc describes; documented: {known}'
+            f'ground truth expects "{name}", which no function doc describes; documented: {names}'
         )
 
     def _call_fault(
@@ -155,7 +155,7 @@ class CallChecker:
 
 
 def contains_call(record: Any) -> bool:
-    """Whether a decoded answer contains a call that is well-formed.
+    """Whether a decoded answer contains a well-formed call.
 
     Text that does not decode counts as none.
     """
@@ -163,14 +163,14 @@ def contains_call(record: Any) -> bool:
 
 
 def irrelevance_fault(record: Any) -> Fault | None:
-    """Return the fault in an irrelevance category: the answer calls a function."""
+    """Return the fault of an answer that calls a function where none is relevant."""
     if contains_call(record):
         return Fault("irrelevance_error:decoder_success", "no call was expected")
     return None
 
 
 def missing_call_fault(record: Any) -> Fault | None:
-    """Return the fault of a missing call, in a relevance category: no function is called."""
+    """Return the fault of an answer without a call where a function is relevant."""
     if contains_call(record):
         return None
     return Fault("relevance_error:decoder_failed", "a call was expected")

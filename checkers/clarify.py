@@ -9,7 +9,7 @@ answered.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.checkers.python_values import Fault
@@ -21,27 +21,27 @@ Value = Scalar | Sequence[Any] | Mapping[str, Any]
 
 
 def is_mentioned(value: Value, text: str) -> bool:
-    """Whether a value is mentioned in a text: its words stand there together."""
+    """Whether a text contains the words of a value together."""
     if not isinstance(value, Scalar):
         items = list(value.values() if isinstance(value, Mapping) else value)
-        return bool(items) and all(is_mentioned(each, text) for each in items)
+        return bool(items) and all(is_mentioned(item, text) for item in items)
     wanted = split_words(spoken_value(value))
     return bool(wanted) and f" {' '.join(wanted)} " in f" {' '.join(split_words(text))} "
 
 
 def spoken_value(value: Value) -> str:
-    """Return a value as spoken: in the words in which a user says it."""
+    """Return a value in the words of a user."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Scalar):
         return str(value)
-    named = value.items() if isinstance(value, Mapping) else (("", each) for each in value)
-    *first, last = [f"{name} {spoken_value(each)}".strip() for name, each in named] or [""]
+    named = value.items() if isinstance(value, Mapping) else (("", item) for item in value)
+    *first, last = [f"{name} {spoken_value(item)}".strip() for name, item in named] or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def split_words(text: str) -> list[str]:
-    """Split the words of a text, or of a parameter's name; in lower case."""
+    """Split a text or a parameter's name into words in lower case."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)  # camelCase
     return [word.casefold() for word in _WORD.findall(spaced)]
 
@@ -60,9 +60,7 @@ class ClarifyRecord(NamedTuple):
 
 
 def is_question(step: StepRecord) -> bool:
-    """Whether a step is a question to the user: the episode went on after it.
-
-    One without a call, which the user answered.
+    """Whether a step is a question to the user: a message without calls that was answered.
 
     Calls that could not be read, and that the environment complained of, are "malformed"; where a
     call's mark opens ("unread_call") nothing was asked.
@@ -71,25 +69,25 @@ def is_question(step: StepRecord) -> bool:
 
 
 def missing_parameters(task: Task) -> Sequence[str]:
-    """Return the missing parameters of a task's request, which has no values for them."""
+    """Return the parameters for which a task's request gives no value."""
     return tuple(task.extra.get(MISSING) or ())
 
 
 def question_fault(task: Task, record: ClarifyRecord) -> Fault | None:
-    """Return the fault of an episode's questions, its calls being right.
+    """Return the fault of an episode's questions, given that its calls are right.
 
     Without the user's answers, questions are counted and nothing more.
     """
     missing, questions = missing_parameters(task), record.questions
     if questions > len(missing):
-        known = f"only {', '.join(missing)} was missing" if missing else "nothing was missing"
-        return Fault(NEEDLESS_QUESTION, f"{questions} questions asked, but {known}")
+        needed = f"only {', '.join(missing)} was missing" if missing else "nothing was missing"
+        return Fault(NEEDLESS_QUESTION, f"{questions} questions asked, but {needed}")
     if questions < len(missing):
         return _guessed(questions, missing)
     if record.answers is None:
         return None
-    told = " | ".join(record.answers)
-    unsaid = [name for name in missing if not any(_is_told(v, told) for v in _values(task, name))]
+    answers = " | ".join(record.answers)
+    unsaid = [name for name in missing if not _is_any_said(_values(task, name), answers)]
     return _guessed(questions, unsaid) if unsaid else None
 
 
@@ -101,13 +99,20 @@ def _guessed(questions: int, unsaid: Sequence[str]) -> Fault:
     )
 
 
-def _is_told(value: Any, told: str) -> bool:
-    """Whether an accepted value is said; an object lists the accepted values of each key."""
+def _is_said(value: Any, text: str) -> bool:
+    """Whether a text mentions an accepted value; an object lists accepted values for each key."""
     if isinstance(value, dict):
-        return all(any(_is_told(v, told) or v == "" for v in each) for each in value.values())
+        return all(
+            any(choice == "" or _is_said(choice, text) for choice in accepted)
+            for accepted in value.values()
+        )
     if isinstance(value, list | tuple):
-        return bool(value) and all(_is_told(each, told) for each in value)
-    return value is not None and is_mentioned(value, told)
+        return bool(value) and all(_is_said(item, text) for item in value)
+    return value is not None and is_mentioned(value, text)
+
+
+def _is_any_said(values: Iterable[Any], text: str) -> bool:
+    return any(_is_said(value, text) for value in values)
 
 
 def _values(task: Task, name: str) -> Iterator[Any]:
@@ -118,5 +123,5 @@ def _values(task: Task, name: str) -> Iterator[Any]:
 
 
 def calls_are_right(verdict: Verdict) -> bool:
-    """Whether a verdict says that the calls are right, whatever was asked."""
+    """Whether the calls are right by a verdict, however many questions there were."""
     return verdict.valid or verdict.error_type in (GUESSED, NEEDLESS_QUESTION)

@@ -1,4 +1,4 @@
-"""Java source text to Python values, as BFCL converts it: by patterns, without a parser.
+"""Conversion of Java source text to Python values, as BFCL does it: by patterns.
 
 Text that is not of the documented type stays text, so that the type check refuses it. BFCL's
 patterns are searched here by hand where backtracking would cost more than a few passes over the
@@ -48,7 +48,7 @@ _BLANK = re.compile(r"\s*")
 
 
 def parse_java_value(text: str, name: str, item: str | None = None) -> Any:
-    """Parse a Java value, source text of a documented type; else return the text.
+    """Parse source text of a documented Java type; return the text itself if it does not fit.
 
     item: the documented type of a container's items.
     """
@@ -93,7 +93,7 @@ def _array_list(text: str, item: str | None) -> Any:
         return [_listed(part.strip(), item) for part in inside.split(",")]
     body = _list_body(text)
     if body is not None:
-        return [_listed(added.strip(), item) for added in _added(body)]
+        return [_listed(text.strip(), item) for text in _added(body)]
     return [] if _EMPTY_LIST.search(text) else text
 
 
@@ -111,28 +111,28 @@ def _inside(text: str, opening: re.Pattern[str], closing: str, least: int = 0) -
     It has `least` characters or more.
     """
     newline = -1
-    for found in opening.finditer(text):
-        if found.end() <= newline:
+    for match in opening.finditer(text):
+        if match.end() <= newline:
             continue  # its closing is the last one's, on another line
-        end = text.find(closing, found.end() + least)
+        end = text.find(closing, match.end() + least)
         if end < 0:
             return None
-        newline = text.find("\n", found.end(), end)
+        newline = text.find("\n", match.end(), end)
         if newline < 0:
-            return text[found.end() : end]
+            return text[match.end() : end]
     return None
 
 
 def _list_body(text: str) -> str | None:
-    found = _LIST_BODY.search(text)
-    if not found:
+    match = _LIST_BODY.search(text)
+    if not match:
         return None
-    end = text.find("}}", found.end() + 1)
+    end = text.find("}}", match.end() + 1)
     if end >= 0:
-        return text[found.end() : end]
+        return text[match.end() : end]
     # A blank body: nothing is added. Without a blank BFCL's pattern, which wants a character, does
     # not fit.
-    return "" if text.startswith("}}", found.end()) and text[found.end() - 1].isspace() else None
+    return "" if text.startswith("}}", match.end()) and text[match.end() - 1].isspace() else None
 
 
 def _added(body: str) -> Iterator[str]:
@@ -157,23 +157,23 @@ def _hash_map(text: str) -> Any:
 
 
 def _is_made(text: str) -> bool:
-    """Whether a map is created at all: `new HashMap<`, and on the same line the `>` of a `>()`."""
+    """Whether the text creates a map: `new HashMap<`, and on the same line the `>` of `>()`."""
     newline, created = -1, None
-    for found in _MAP.finditer(text):
-        if found.end() <= newline:
+    for match in _MAP.finditer(text):
+        if match.end() <= newline:
             continue
-        if created is None or created.start() < found.end():
-            created = _MAP_MADE.search(text, found.end())
+        if created is None or created.start() < match.end():
+            created = _MAP_MADE.search(text, match.end())
         if created is None:
             return False
-        newline = text.find("\n", found.end(), created.start())
+        newline = text.find("\n", match.end(), created.start())
         if newline < 0:
             return True
     return False
 
 
 def _puts(body: str) -> Iterator[tuple[str, str]]:
-    """Yield what each `put("key", value)` puts.
+    """Yield the (key, value) texts of each `put("key", value)`.
 
     A key ends at the first `",` that a `)` follows on the value's line.
     """
@@ -182,17 +182,17 @@ def _puts(body: str) -> Iterator[tuple[str, str]]:
         key = start + 5
         if line_end < key:
             line_end = _line_end(body, key)
-        found = _put_at(body, key, body.find('",', key, line_end))
-        if found is None:
+        entry = _put_at(body, key, body.find('",', key, line_end))
+        if entry is None:
             # No `)` follows on this line, so only its last `",` may have a value: on a line below.
-            found = _put_at(body, key, body.rfind('",', key, line_end))
-        if found:
-            yield found[0], found[1]
-        start = body.find('put("', found[2] if found else line_end)
+            entry = _put_at(body, key, body.rfind('",', key, line_end))
+        if entry:
+            yield entry[0], entry[1]
+        start = body.find('put("', entry[2] if entry else line_end)
 
 
 def _put_at(body: str, key: int, comma: int) -> tuple[str, str, int] | None:
-    """Return key, value and where the call ends, for a key that ends at `comma`.
+    """Return key, value and end of a call, given the `comma` that ends its key.
 
     None where no `)` follows.
     """
@@ -212,9 +212,9 @@ def _line_end(text: str, start: int) -> int:
 
 
 def guess_value(text: str) -> Any:
-    """Guess the value of Java source text of unknown type.
+    """Guess the value of Java source text without a documented type.
 
-    Numbers as Python reads them (`1_0`, `nan`).
+    Numbers are read as Python does (`1_0`, `nan`).
     """
     if text in ("true", "false"):
         return text == "true"

@@ -1,4 +1,4 @@
-"""JavaScript source text to Python values, as BFCL converts it: by patterns, without a parser.
+"""Conversion of JavaScript source text to Python values, as BFCL does it: by patterns.
 
 Text that is not of the documented type stays text, so that the type check refuses it. BFCL's
 patterns backtrack, some of them exponentially; they are walked here in a few passes over the text,
@@ -40,7 +40,7 @@ _BRACKETED = re.compile(r"\[(.*?)\]")
 
 
 def parse_javascript_value(text: str, name: str, item: str | None = None) -> Any:
-    """Parse a JavaScript value, source text of a documented type; else return the text.
+    """Parse source text of a documented JavaScript type; return the text if it does not fit.
 
     item: the documented type of a container's items.
     """
@@ -70,14 +70,14 @@ def _value(text: str, name: str, item: str | None = None) -> Any:
 
 
 def is_quoted(text: str) -> bool:
-    """Whether a text is quoted, between the same two quotes; a lone quote counts."""
+    """Whether a text begins and ends with the same quote; a lone quote counts."""
     return text[:1] in ("'", '"') and text.endswith(text[:1])
 
 
 def guess_value(text: str) -> Any:
-    """Guess the value of JavaScript source text of unknown type.
+    """Guess the value of JavaScript source text without a documented type.
 
-    Numbers as Python reads them (`1_0`, `nan`).
+    Numbers are read as Python does (`1_0`, `nan`).
     """
     text = text.strip()
     if text in ("true", "false"):
@@ -108,9 +108,9 @@ def _inside(text: str) -> str | None:
 
 
 def _arrays_inside(text: str) -> list[list[Any]] | None:
-    """Return an array of nothing but arrays, of which commas part the items whatever they are.
+    """Parse an array of arrays; None if an item is no array.
 
-    None for another.
+    Commas part the items of an inner array whatever they are.
     """
     opening = _ARRAY_OF_ARRAYS.match(text)
     end = (
@@ -129,17 +129,16 @@ def _arrays_inside(text: str) -> list[list[Any]] | None:
 
 
 def _end_of_arrays(text: str, start: int, closing: str) -> int | None:
-    """Return where an array of arrays ends, the first inner one opened just before `start`.
+    """Find the end of an array of arrays, given the start of its first inner array; or None.
 
-    None where it does not.
-
-    Each inner array ends at the first closing bracket of its line behind which the rest fits. So
-    the brackets are walked from the last to the first, with what fits behind each known already.
+    An inner array ends at the first closing bracket of its line after which the rest of the text
+    fits. So the brackets are walked from the last to the first: the answer for the rest is then at
+    hand, where BFCL's pattern tries every combination.
     """
-    closings = [found.start() for found in _CLOSING.finditer(text, start)]
-    # Behind each bracket; None where the rest does not fit.
+    closings = [match.start() for match in _CLOSING.finditer(text, start)]
+    # End of the outer array if an inner one ends at this bracket; None if the rest does not fit.
     ends: list[int | None] = [None] * (len(closings) + 1)
-    # For each bracket the first, itself or later, where it fits.
+    # The nearest bracket, this one or later, after which the rest fits.
     nearest = [len(closings)] * (len(closings) + 1)
 
     def end_from(position: int) -> int | None:
@@ -148,23 +147,23 @@ def _end_of_arrays(text: str, start: int, closing: str) -> int | None:
         return ends[index] if fits else None
 
     for index in reversed(range(len(closings))):
-        behind = _after_blank(text, closings[index] + 1)
-        following = _NEXT_ARRAY.match(text, behind)
+        rest = _after_blank(text, closings[index] + 1)
+        following = _NEXT_ARRAY.match(text, rest)
         if following:
             ends[index] = end_from(following.end())
-        elif text.startswith(closing, behind):
-            ends[index] = behind + 1
+        elif text.startswith(closing, rest):
+            ends[index] = rest + 1
         nearest[index] = nearest[index + 1] if ends[index] is None else index
     return end_from(start)
 
 
 def _after_blank(text: str, start: int) -> int:
-    found = _BLANK.match(text, start)
-    return found.end() if found else start
+    blanks = _BLANK.match(text, start)
+    return blanks.end() if blanks else start
 
 
 def _dict(text: str) -> Any:
-    """Pattern of an object, up to the first closing brace on the line of the opening one."""
+    """Parse an object, up to the first closing brace on the line of the opening one."""
     end = text.find("}")
     if not text.startswith("{") or end < 0 or "\n" in text[:end]:
         return text
@@ -181,7 +180,7 @@ def _entry(text: str) -> Any:
 
 
 def _pairs(content: str) -> Iterator[tuple[str, str]]:
-    """Yield (key, value) texts.
+    """Yield the (key, value) texts of an object.
 
     A key reaches to the next colon, a value to the next comma before another key.
     """

@@ -46,7 +46,7 @@ _V4_WEIGHTS = (10, 10, 10, 30, 40)  # percent
 
 
 class Score(NamedTuple):
-    """Score: an accuracy, 0..1, over a number of entries."""
+    """Accuracy (0..1) over a number of entries."""
 
     accuracy: float
     entries: int
@@ -60,12 +60,12 @@ Scores = Mapping[str, Score]
 
 
 def category_score(scores: Scores, category: str) -> Score:
-    """Return the score of a category; without results 0 over all its entries, and not shown."""
+    """Return the score of a category; without results 0 over all its entries, printed as N/A."""
     return scores.get(category) or Score(0.0, SIZES[category], shown=False)
 
 
 def mean(parts: Sequence[Score], *, always_shown: bool = False) -> Score:
-    """Return the mean of scores, unweighted."""
+    """Return the unweighted mean of scores."""
     total = 0.0
     for part in parts:
         total += part.accuracy
@@ -88,7 +88,7 @@ def weighted_mean(parts: Sequence[Score], *, always_shown: bool = False) -> Scor
 
 
 def version_4_scores(scores: Scores) -> dict[str, Score]:
-    """Return the version 4 scores of BFCL's leaderboard: its summaries and "overall"."""
+    """Return BFCL's leaderboard scores of version 4: the summaries and "overall"."""
     part = {category: category_score(scores, category) for category in SIZES}
     simple = mean([part[category] for category in NON_LIVE[:3]])
     non_live_parts = [simple, *(part[category] for category in NON_LIVE[3:])]
@@ -118,7 +118,7 @@ def version_4_scores(scores: Scores) -> dict[str, Score]:
 
 
 def version_3_scores(scores: Scores) -> dict[str, Score]:
-    """Return the version 3 scores of BFCL's leaderboard, in use before July 2025.
+    """Return BFCL's leaderboard scores of version 3, in use before July 2025.
 
     Irrelevance is part of its non-live and live means.
     """

@@ -1,4 +1,4 @@
-"""BFCL's multi-turn checker: final states and results against the ground truth, per turn.
+"""BFCL's multi-turn checker: compares states and results with the ground truth's, per turn.
 
 A turn passes when every public attribute of every tool equals the truth's and when every result of
 the truth's calls of this turn stands among all the model's results so far, as a multiset. A turn
@@ -27,12 +27,10 @@ Turn = TurnResults | LiveTurnResults
 
 
 def check_turns(record: Any, truth: Sequence[TurnResults]) -> Verdict:
-    """Check a model's turns against the truth's: return the multi-turn verdict.
+    """Check a model's turns against the truth's and return the multi-turn verdict.
 
-    `per_turn` judges each turn by itself.
-
-    `record` is a sequence of TurnResults; anything else is an answer that broke off
-    (multi_turn:inference_error).
+    `per_turn` judges each turn by itself. `record` is a sequence of TurnResults; anything else is
+    an answer that broke off (multi_turn:inference_error).
     """
     if not isinstance(record, Sequence) or isinstance(record, str):
         fault = Fault("multi_turn:inference_error", "the answer is no list of turns")
@@ -43,7 +41,7 @@ def check_turns(record: Any, truth: Sequence[TurnResults]) -> Verdict:
 def check_turn_pairs(
     pairs: Iterable[tuple[Turn, Turn]], num_turns: int, num_expected: int
 ) -> Verdict:
-    """Check turn pairs, the model's and the truth's: return the multi-turn verdict.
+    """Check pairs of turns, the model's and the truth's, and return the multi-turn verdict.
 
     Each pair is compared at once and dropped.
     """
@@ -64,7 +62,7 @@ def check_turn_pairs(
 
 
 def turn_fault(turn: Turn, truth: Turn, results_so_far: Mapping[str, int]) -> Fault | None:
-    """Return the fault of a turn: its state or its results, None if nothing is wrong.
+    """Return the fault of a turn's results or state, None if they are right.
 
     `results_so_far` counts the model's result texts of this and all earlier turns.
     """
@@ -85,7 +83,7 @@ def turn_fault(turn: Turn, truth: Turn, results_so_far: Mapping[str, int]) -> Fa
 
 
 def _missing(expected: Iterable[str], seen: Mapping[str, int]) -> list[str]:
-    """Return each text that is expected more often than it was seen."""
+    """Return the texts that were seen less often than expected."""
     counts: dict[str, int] = {}
     for text in expected:
         counts[text] = counts.get(text, 0) + 1
@@ -93,11 +91,11 @@ def _missing(expected: Iterable[str], seen: Mapping[str, int]) -> list[str]:
 
 
 def state_differences(states: States, truth: States) -> list[str]:
-    """Return the differences of two states: "Class.attribute" of each public attribute.
+    """List "Class.attribute" of each public attribute in which two states differ.
 
     The order is that of the truth.
     """
-    found = []
+    different = []
     for name, attributes in truth.items():
         state = states.get(name, {})
         for attribute, expected in attributes.items():
@@ -109,5 +107,5 @@ def state_differences(states: States, truth: States) -> list[str]:
                 # nested deeper than the interpreter compares: nothing says they are equal
                 differs = True
             if differs:
-                found.append(f"{name}.{attribute}")
-    return found
+                different.append(f"{name}.{attribute}")
+    return different

@@ -61,7 +61,7 @@ def python_argument_fault(
 
 
 def prepare_python_argument(value: Any, declared: Mapping[str, Any]) -> PreparedArgument:
-    """Prepare a Python argument for comparison, with the classes its type allows.
+    """Prepare a Python argument for comparison: its value and the classes its type allows.
 
     Two conversions are forgiven, at the top level only: a tuple where "tuple" is declared, an int
     where "float" is. Raises ValueError for a documented type that is none of ours.
@@ -85,7 +85,7 @@ def _python_class(name: Any) -> type:
 
 
 def argument_fault(parameter: str, argument: PreparedArgument, accepted: Accepted) -> Fault | None:
-    """Return the fault of an argument, a prepared one: its type first, then its value."""
+    """Return the fault of a prepared argument: of its type first, then of its value."""
     fault = type_fault(parameter, argument, accepted)
     if fault:
         return fault
@@ -108,7 +108,7 @@ def argument_fault(parameter: str, argument: PreparedArgument, accepted: Accepte
 
 
 def type_fault(parameter: str, argument: PreparedArgument, accepted: Accepted) -> Fault | None:
-    """Return the fault of an argument's type: classes compared exactly (a bool is not an int).
+    """Return the fault of an argument's type; classes are compared exactly (bool is not int).
 
     The class of the first accepted value is good as well: a ground truth may name a variable where
     the doc declares a number. Items are tried against each accepted list as a whole, one level
@@ -116,7 +116,7 @@ def type_fault(parameter: str, argument: PreparedArgument, accepted: Accepted) -
     """
     value, expected, item = argument
     if type(value) is expected:
-        if item is None or any(_items_fit(parameter, value, item, each) for each in accepted):
+        if item is None or any(_items_fit(parameter, value, item, choice) for choice in accepted):
             return None
         return _refused("type_error:nested", parameter, value, accepted)
     if class_of_first_accepted(accepted) is type(value):
@@ -134,23 +134,20 @@ def _items_fit(parameter: str, items: Any, item: type, alternative: Any) -> bool
     if type(alternative) is not list or {item}.issuperset(map(type, items)):
         return True
     return all(
-        type_fault(parameter, PreparedArgument(each, item), alternative) is None for each in items
+        type_fault(parameter, PreparedArgument(entry, item), alternative) is None for entry in items
     )
 
 
 def class_of_first_accepted(accepted: Accepted) -> type | None:
-    """Return the class of the first accepted value that is not the mark of omission.
+    """Return the class of the first accepted value other than "", the mark of omission.
 
-    None without one.
+    None if there is none.
     """
-    for each in accepted:
-        if each != "":
-            return type(each)
-    return None
+    return next((type(value) for value in accepted if value != ""), None)
 
 
 def standardize_string(text: str) -> str:
-    """Standardize a string as BFCL compares it: no blanks and , . / - _ * ^, lower case."""
+    """Lower a string and drop blanks and , . / - _ * ^ as BFCL does to compare it."""
     return text.translate(_NEGLIGIBLE).lower().replace("'", '"')
 
 
@@ -164,22 +161,22 @@ def string_fault(parameter: str, value: str, accepted: Accepted) -> Fault | None
     The mark of omission is an accepted value too, so a string that reduces to "" passes.
     """
     if standardize_string(value) in [
-        standardize_string(each) for each in accepted if type(each) is str
+        standardize_string(text) for text in accepted if type(text) is str
     ]:
         return None
     return _refused("value_error:string", parameter, value, accepted)
 
 
 def list_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
-    """Return the fault of a list argument.
+    """Return the fault of a list argument; order counts.
 
-    Order counts, top-level strings are standardised, deeper values compared raw.
-
-    The mark of omission, read as a sequence, is the empty list: an optional array may be given
-    empty.
+    Top-level strings are standardised, deeper values compared raw. The mark of omission, read as a
+    sequence, is the empty list: an optional array may be given empty.
     """
     alternatives = [
-        [_loose(item) for item in each] for each in accepted if isinstance(each, list | tuple | str)
+        [_loose(item) for item in values]
+        for values in accepted
+        if isinstance(values, list | tuple | str)
     ]
     if [_loose(item) for item in value] in alternatives:
         return None
@@ -187,7 +184,7 @@ def list_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Faul
 
 
 def dict_fault(parameter: str, value: Any, accepted: Accepted) -> Fault | None:
-    """Return the fault of a dict argument: that of the last alternative, as in BFCL."""
+    """Return the fault of a dict argument; of several alternatives the last one's, as in BFCL."""
     fault: Fault | None = Fault(
         "dict_checker:unclear", f"parameter {parameter!r}: no dict is acceptable"
     )
@@ -209,22 +206,22 @@ def _alternative_fault(parameter: str, value: Any, alternative: Any) -> Fault | 
     for key, accepted in alternative.items():
         if key not in value and "" not in accepted:
             return Fault("value_error:dict_key", f"parameter {parameter!r}: key {key!r} is missing")
-    for key, given in value.items():
+    for key, argument in value.items():
         if key not in alternative:
             return Fault(
                 "value_error:dict_key",
                 f"parameter {parameter!r}: key {short_repr(key)} is not expected",
             )
         accepted = alternative[key]
-        if type(accepted) is list and given in accepted:
+        if type(accepted) is list and argument in accepted:
             continue
-        if _loose(given) not in [_loose(each) for each in accepted]:
-            return _refused("value_error:dict_value", f"{parameter}[{key!r}]", given, accepted)
+        if _loose(argument) not in [_loose(item) for item in accepted]:
+            return _refused("value_error:dict_value", f"{parameter}[{key!r}]", argument, accepted)
     return None
 
 
 def list_of_dict_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
-    """Return the fault of a list of dicts: that of the last alternative, pairwise."""
+    """Return the fault of a list of dicts, compared pairwise; the last alternative's."""
     fault: Fault | None = Fault(
         "list_dict_checker:unclear", f"parameter {parameter!r}: no list is acceptable"
     )
@@ -237,7 +234,7 @@ def list_of_dict_fault(parameter: str, value: Sequence[Any], accepted: Accepted)
             continue
         pairs = zip(value, alternative, strict=True)
         fault = next(
-            filter(None, (dict_fault(parameter, given, [dict_]) for given, dict_ in pairs)), None
+            filter(None, (dict_fault(parameter, item, [truth]) for item, truth in pairs)), None
         )
         if fault is None:
             return None
@@ -252,9 +249,9 @@ def _refused(error_type: str, parameter: str, value: Any, accepted: Accepted) ->
 
 
 def short_repr(value: Any) -> str:
-    """Return the short repr of a value for a message, cut to 200 characters.
+    """Return the repr of a value for a message, cut to 200 characters.
 
-    Too long integers are described.
+    A value that has no repr, such as too long an integer, is described.
     """
     try:
         text = repr(value)

@@ -1,4 +1,4 @@
-"""Arguments given as source text of Java or JavaScript: their classes, by the documented type."""
+"""Arguments written as Java or JavaScript source text: their classes by documented type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fctncalling.checkers.python_values import (
 
 
 class SourceLanguage(NamedTuple):
-    """Source language whose arguments BFCL reads from its text: Java or JavaScript."""
+    """Source language in which BFCL writes arguments: Java or JavaScript."""
 
     name: str
     error_type: str  # of an argument that is no text
@@ -32,7 +32,7 @@ class SourceLanguage(NamedTuple):
         return self.types[name]
 
     def prepare_argument(self, value: Any, declared: Mapping[str, Any]) -> PreparedArgument | Fault:
-        """Prepare an argument for comparison: its source text read, or the fault of no text.
+        """Parse an argument's source text for comparison; a fault if it is no text.
 
         Raises ValueError for an unknown documented type.
         """
@@ -59,7 +59,7 @@ class SourceLanguage(NamedTuple):
 
 
 def parse_number_or_text(text: str) -> int | float | str:
-    """Parse a text to the number that it is; else return the text itself."""
+    """Parse a text as a number; return the text itself if it is none."""
     for kind in (int, float):
         try:
             return kind(text)

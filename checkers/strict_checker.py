@@ -1,4 +1,4 @@
-"""Strict checker of calls and of agentic answers, where BFCL forgives.
+"""Strict checker of calls and of agentic answers: refuses what BFCL is lenient about.
 
 Of string arguments BFCL drops blanks and , . / - _ * ^ before it compares, so "1.2" passes for "12"
 and "---" for an omitted text. Here letter case, kinds of quotes, blanks around punctuation and a
@@ -58,18 +58,15 @@ _IN_WORDS = frozenset(_NUMBER_WORDS.split())
 
 
 def normalize_text(text: str) -> str:
-    """Return a text normalized for comparison: without meaningless differences.
-
-    Letter case, kinds of quotes, blanks at punctuation and ends.
-    """
+    """Normalize a text for comparison: letter case, quotes, blanks at punctuation and ends."""
     quoted = text.casefold().replace("'", '"')
     return _BLANKS_AT_PUNCTUATION.sub(r"\1", " ".join(quoted.split())).rstrip(".!?")
 
 
 def strict_calls_fault(task: Task, record: Any, *, underscore_to_dot: bool = False) -> Fault | None:
-    """Return the strict fault of calls that BFCL accepts: the first leniency.
+    """Return the first leniency that calls accepted by BFCL relied on.
 
-    None if they relied on none.
+    None if they relied on none, or if BFCL refuses them.
     """
     language = task.language
     forgiven: list[Fault] = []
@@ -95,7 +92,7 @@ def strict_calls_fault(task: Task, record: Any, *, underscore_to_dot: bool = Fal
 
 
 def _as_python(value: Any, declared: Mapping[str, Any], language: str) -> Any:
-    """Return an argument as the Python value that its source text stands for."""
+    """Convert an argument's source text to the Python value."""
     if language == "python":
         return value
     source = JAVA_ARGUMENTS if language == "java" else JAVASCRIPT_ARGUMENTS
@@ -104,8 +101,8 @@ def _as_python(value: Any, declared: Mapping[str, Any], language: str) -> Any:
 
 
 def _text_fault(parameter: str, value: Any, accepted: Accepted) -> Fault | None:
-    """Return why an argument that BFCL accepts is none of the accepted ones as they are written."""
-    if any(_same(value, each) for each in _alternatives(accepted)):
+    """Return the fault of an argument that BFCL accepts although no accepted value is the same."""
+    if any(_same(value, alternative) for alternative in _alternatives(accepted)):
         return None
     texts = list(_texts(value))
     accepted_texts = list(_texts(list(_alternatives(accepted))))
@@ -130,16 +127,16 @@ def _alternatives(accepted: Any) -> Iterator[Any]:
 
 
 def _same(value: Any, accepted: Any) -> bool:
-    """Whether a value is one accepted value.
+    """Whether a value is the same as an accepted one.
 
-    Dicts hold lists of accepted values by key in their turn.
+    An accepted dict maps each key to a list of accepted values.
     """
     if isinstance(value, str):
         return isinstance(accepted, str) and normalize_text(value) == normalize_text(accepted)
     if isinstance(value, Mapping) and isinstance(accepted, Mapping):
         return all(
-            key in accepted and any(_same(each, one) for one in _alternatives(accepted[key]))
-            for key, each in value.items()
+            key in accepted and any(_same(item, choice) for choice in _alternatives(accepted[key]))
+            for key, item in value.items()
         )
     if isinstance(value, list | tuple):
         if isinstance(accepted, str):  # the mark of omission, as a sequence
@@ -147,7 +144,7 @@ def _same(value: Any, accepted: Any) -> bool:
         return (
             isinstance(accepted, list | tuple)
             and len(value) == len(accepted)
-            and all(_same(one, other) for one, other in zip(value, accepted, strict=True))
+            and all(map(_same, value, accepted))
         )
     return bool(value == accepted)
 
@@ -155,24 +152,21 @@ def _same(value: Any, accepted: Any) -> bool:
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _texts(each)
-    elif isinstance(value, Sequence):
-        for each in value:
-            yield from _texts(each)
+    elif isinstance(value, Mapping | Sequence):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
 
 
 def strict_answer_fault(message: Any, accepted: Sequence[Any], question: str) -> Fault | None:
     """Return the strict fault of a final answer that mentions an accepted one."""
     text = answer_field(str(message[0] if isinstance(message, list) and message else message))
-    matching = [each for each in accepted if answer_fault(text, [each]) is None]
+    matching = [answer for answer in accepted if answer_fault(text, [answer]) is None]
     if not matching:
         return Fault("strict:answer_outside_field", f"the answer field says {text[:200]!r}")
-    exact = [each for each in matching if _number_stands(text, str(each))]
+    exact = [answer for answer in matching if _number_stands(text, str(answer))]
     if not exact:
         return Fault("strict:changed_number", f"{text[:200]!r} holds none of {matching} as it is")
-    if all(_is_denied(text, str(each)) for each in exact):
+    if all(_is_denied(text, str(answer)) for answer in exact):
         return Fault("strict:answer_denied", f"{text[:200]!r} denies {exact}")
     words = _words(text)
     explained = {*_COMMON, *_words(" ".join([question, *map(str, accepted)]))}
@@ -191,18 +185,18 @@ def strict_answer_fault(message: Any, accepted: Sequence[Any], question: str) ->
 def answer_field(text: str) -> str:
     """Return the field "answer" of a message in the form {'answer': ..., 'context': ...}.
 
-    Any other message whole.
+    Any other message is returned whole.
     """
-    found = _FORM.search(text)
-    if found is None:
+    form = _FORM.search(text)
+    if form is None:
         return text
     try:
-        value = ast.literal_eval(found[0]) if len(found[0]) < 100_000 else None
+        value = ast.literal_eval(form[0]) if len(form[0]) < 100_000 else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         value = None
     if isinstance(value, dict) and "answer" in value:
         return str(value["answer"])
-    field = _ANSWER_FIELD.search(found[0])
+    field = _ANSWER_FIELD.search(form[0])
     return field[1].strip("'\"") if field else text
 
 
@@ -211,14 +205,14 @@ def _words(text: str) -> list[str]:
 
 
 def _number_stands(text: str, answer: str) -> bool:
-    """Whether an answer that is a number stands in a text as that number.
+    """Whether a text holds an answer that is a number as that number.
 
     Any other answer may be spelled freely.
     """
     number = _NUMBER.fullmatch(answer.strip(" $€£%").replace(",", ""))
     if number is None:
         return True
-    return any(_plain(found) == _plain(number[0]) for found in _NUMBER.findall(text))
+    return any(_plain(other) == _plain(number[0]) for other in _NUMBER.findall(text))
 
 
 def _plain(number: str) -> str:
@@ -227,8 +221,8 @@ def _plain(number: str) -> str:
 
 
 def _is_denied(text: str, answer: str) -> bool:
-    """Whether every mention of an answer has a denial right before it."""
+    """Whether a denial precedes every mention of an answer."""
     mentions = [
-        found.start() for found in re.finditer(re.escape(answer.casefold()), text.casefold())
+        match.start() for match in re.finditer(re.escape(answer.casefold()), text.casefold())
     ]
     return bool(mentions) and all(_DENIAL.search(text[:start]) for start in mentions)

@@ -52,9 +52,9 @@ class AgenticVariant:
         return by_scenario
 
     def with_settings(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a raw entry with settings of the variant: its class and the initial config.
+        """Add a variant's class and initial config to a raw entry.
 
-        Nothing of `raw` is changed.
+        `raw` is not changed.
         """
         if self.base == "web_search":
             settings: dict[str, Any] = {"show_snippet": self.category != "web_search_no_snippet"}
@@ -83,10 +83,10 @@ def find_agentic_variant(path: Path) -> AgenticVariant | None:
         if path.stem == category or path.stem.endswith(f"_{category}"):
             base = "web_search" if category in WEB_SEARCH else "memory"
             base += "_prereq" if category in PREREQUISITES else ""
-            found = AgenticVariant(
+            variant = AgenticVariant(
                 path.parent, category, base, path.stem.removesuffix(category), path.suffix
             )
-            if path.exists() or not all(map(Path.exists, found.files)) or not found.files:
+            if path.exists() or not all(map(Path.exists, variant.files)) or not variant.files:
                 return None
-            return found
+            return variant
     return None

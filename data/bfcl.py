@@ -76,8 +76,8 @@ class PossibleAnswers:
         if self._mapping is not None:
             if place.id not in self._mapping:
                 raise place.error("ground_truth: the possible_answers given have no such id")
-            known = copy.deepcopy(self._mapping[place.id])
-            return known if isinstance(known, Mapping) else {"ground_truth": known}
+            entry = copy.deepcopy(self._mapping[place.id])
+            return entry if isinstance(entry, Mapping) else {"ground_truth": entry}
         if not self.explicit and not self._path.exists():
             self._warn_of_missing(place)
             return None
@@ -184,17 +184,15 @@ def embedded_path(name: str) -> Path:
     for path in (EMBEDDED / f"{name}.json", EMBEDDED / name):
         if path.exists():
             return path
-    known = sorted(path.stem for path in EMBEDDED.glob("*")) if EMBEDDED.is_dir() else []
+    names = sorted(path.stem for path in EMBEDDED.glob("*")) if EMBEDDED.is_dir() else []
     raise TaskError(
         f'no embedded data is called "{name}": expected one of '
-        f"{', '.join(known) or 'none (none is here)'}"
+        f"{', '.join(names) or 'none (none is here)'}"
     )
 
 
 def resolve_task_path(path: str | Path) -> Path:
-    """Resolve the path of a task file, looking a bare BFCL name up in the official data.
-
-    A bare BFCL name that is not found here is looked up in the official data.
+    """Resolve the path of a task file; look up bare BFCL names in the official data.
 
     Raises TaskError for such a name where no official data was imported, or none of that name.
     """
@@ -206,10 +204,10 @@ def resolve_task_path(path: str | Path) -> Path:
         official = folder / path.name
         if official.exists() or find_agentic_variant(official) is not None:
             return official
-    known = [each.name for each in official_data_folder().glob("BFCL_*.json")]
-    near = get_close_matches(path.name, known, n=1)
+    official_names = [file.name for file in official_data_folder().glob("BFCL_*.json")]
+    near = get_close_matches(path.name, official_names, n=1)
     cure = f"is {near[0]} meant?" if near else "name its folder too"
-    if not known:
+    if not official_names:
         cure += ", or get the official tasks by `fctncalling import-bfcl`"
     raise TaskError(
         f"{path}: no such file, neither here nor among the official ones in "
@@ -273,7 +271,7 @@ def _is_format_sensitivity(path: Path) -> bool:
 
 
 def _identify(entry: Any, place: Location) -> tuple[Location, str]:
-    """Return the place with the entry's id, and the entry's category.
+    """Return an entry's place, with its id, and its category.
 
     TaskError where the entry is not well formed.
     """

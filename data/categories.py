@@ -90,16 +90,16 @@ _FILE = re.compile(r"(?:BFCL_v\d+_)?(?P<name>[A-Za-z_-]+)\.jsonl?")
 
 
 def v4_category_name(name: str) -> str:
-    """Return the v4 category name, BFCL's own of today, given any version's.
+    """Return BFCL's v4 name of a category, given the name of any version.
 
     Raises TaskError for an unknown one.
     """
-    found = _CATEGORY_OF_NAME.get(name.replace("-", "_"))
-    if found is None:
+    category = _CATEGORY_OF_NAME.get(name.replace("-", "_"))
+    if category is None:
         raise TaskError(
             f'"{name}" is no known category: expected one of ' + ", ".join((*CATEGORIES, *ALIASES))
         )
-    return found
+    return category
 
 
 def category_of_id(entry_id: str, file_name: str | None = None) -> str:
@@ -110,8 +110,8 @@ def category_of_id(entry_id: str, file_name: str | None = None) -> str:
     (`multi-turn_base_3`) mean the same categories. Raises TaskError, naming the known categories,
     where neither the id nor the file name speaks of one.
     """
-    for named in (_ID.fullmatch(entry_id), _FILE.fullmatch(file_name or "")):
-        name = named["name"].replace("-", "_") if named else ""
+    for match in (_ID.fullmatch(entry_id), _FILE.fullmatch(file_name or "")):
+        name = match["name"].replace("-", "_") if match else ""
         if name in _CATEGORY_OF_NAME:
             return _CATEGORY_OF_NAME[name]
     speaker = f'id "{entry_id}"' + (
@@ -124,16 +124,15 @@ def category_of_id(entry_id: str, file_name: str | None = None) -> str:
 
 
 class UnsupportedCategory(ValueError):
-    """Unsupported category: one that has no checker here."""
+    """Error of a category that has no checker here."""
 
 
 @lru_cache(maxsize=256)
 def category_kind(category: str) -> str:
     """Return the kind of check of a category: which checker judges it.
 
-    Simple, multiple, parallel, relevance, irrelevance, clarify, multi_turn or agentic.
-
-    Raises UnsupportedCategory, naming it and what is supported, where there is none.
+    Simple, multiple, parallel, relevance, irrelevance, clarify, multi_turn or agentic. Raises
+    UnsupportedCategory, naming it and what is supported, where there is none.
     """
     kinds = (kind for part, kind in KIND_OF_NAME_PART.items() if part in category)
     if (kind := next(kinds, "unsupported")) != "unsupported":

@@ -1,4 +1,4 @@
-"""Errors of what users give: tasks, with file, line and id, and rewards."""
+"""Errors of users' task files (with file, line and id) and rewards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RewardError(ValueError):
 
 
 class IncompleteTaskWarning(UserWarning):
-    """Warning of an incomplete task file: it can be read, but a checker will miss something."""
+    """Warning of a readable task file that lacks something a checker needs."""
 
 
 @dataclass(frozen=True)
@@ -41,5 +41,5 @@ class Location:
         )
 
     def error(self, text: str) -> TaskError:
-        """Return (not raise) a TaskError with this place and the text."""
+        """Make a TaskError with this place and the text; the caller raises it."""
         return TaskError(f"{self}: {text}")

@@ -49,10 +49,10 @@ class PromptVariant:
     @classmethod
     def parse(cls, text: str) -> PromptVariant:
         """Parse a configuration's text to its variant; raises ValueError."""
-        found = _CONFIGURATION.fullmatch(text)
-        if not found:
+        match = _CONFIGURATION.fullmatch(text)
+        if not match:
             raise ValueError(f'"{text}" is no prompt configuration: expected one like "{cls()}"')
-        fields: dict[str, Any] = found.groupdict()
+        fields: dict[str, Any] = match.groupdict()
         return cls(**{**fields, "tagged": fields["tagged"] == "True"})
 
 
@@ -70,7 +70,7 @@ VARIANTS = (
 
 
 def parse_variant_id(entry_id: str) -> tuple[PromptVariant, str]:
-    """Parse a variant id of format sensitivity: its prompt variant and the entry's own id.
+    """Parse an id of format sensitivity to a prompt variant and the entry's id.
 
     Raises ValueError for any other id.
     """
@@ -105,12 +105,12 @@ def _entries(folder: Path) -> list[Task]:
     entries = []
     for category, ids in _listed(folder).items():
         file = _newest(folder, category)
-        found = [task for task in load_tasks(file) if task.id in ids]
-        if missing := set(ids) - {task.id for task in found}:
+        tasks = [task for task in load_tasks(file) if task.id in ids]
+        if missing := set(ids) - {task.id for task in tasks}:
             raise TaskError(
                 f"{file}: expected entries {sorted(missing)}, which format sensitivity asks"
             )
-        entries += found
+        entries += tasks
     return entries
 
 

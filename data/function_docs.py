@@ -39,7 +39,7 @@ WITHOUT_DOCS = frozenset({"MemoryAPI"})
 
 
 class MissingDocs(TaskError):
-    """Missing docs of a class's functions."""
+    """Error of a class whose functions are not documented."""
 
 
 class FunctionDocs:
@@ -112,18 +112,18 @@ class FunctionDocs:
         if isinstance(self._source, Mapping):
             if name in self._source:
                 return tuple(_from_mapping(self._source[name], f'function docs of class "{name}"'))
-            known = ", ".join(self._source) or "none"
+            available = ", ".join(self._source) or "none"
         else:
             stems = (DOC_FILES.get(name, _snake_case(name)), name)
             for file in (*self._files(), *self._packaged_files()):
                 if file.stem in stems:
                     return tuple(_from_file(file))
-            known = ", ".join(file.name for file in self._files() if file.exists()) or "none"
-            known = f"{known} (looked for {stems[0]}.json)"
+            available = ", ".join(file.name for file in self._files() if file.exists()) or "none"
+            available = f"{available} (looked for {stems[0]}.json)"
         raise MissingDocs(
             f'{place}: involved_classes: class "{name}" has no function docs. A class of your own: '
             f'--tools {name}=MODULE:CLASS, in Python tools={{"{name}": class}}. Else: docs in '
-            f"{self._where()}, which has {known}"
+            f"{self._where()}, which has {available}"
         )
 
     def _files(self) -> list[Path]:
@@ -131,7 +131,7 @@ class FunctionDocs:
         return sorted(self._source.glob("*.json")) if self._source.is_dir() else [self._source]
 
     def _packaged_files(self) -> list[Path]:
-        """Return the docs of BFCL's classes that this package has, where the source is missing."""
+        """List the packaged docs of BFCL's classes if the source is missing."""
         if self._packaged is None or self._source_exists():
             return []
         return sorted(self._packaged.glob("*.json"))
@@ -153,7 +153,7 @@ class FunctionDocs:
 
 
 def parse_function_doc(raw: Mapping[str, Any]) -> FunctionDoc:
-    """Parse a function doc, raw and checked, to a FunctionDoc that shares its `parameters`."""
+    """Convert a checked JSON doc to a FunctionDoc; `parameters` is shared."""
     return FunctionDoc(raw["name"], raw["description"], raw["parameters"], raw.get("response"))
 
 

@@ -15,8 +15,8 @@ from fctncalling.data.errors import Location, TaskError
 
 CHUNK_CHARS = 1 << 16
 BLANK = " \t\r\n"
-# An error this close to the end of what was read may only mean that a word (-Infinity, \\uXXXX)
-# goes on behind it.
+# An error this close to the end of the text read so far may only mean that a word (-Infinity,
+# \\uXXXX) is cut in two by the chunk.
 LONGEST_WORD_CHARS = 16
 MAX_LINE_CHARS = 1 << 25
 """Longest line, and longest entry of an array: a hundred times what a long episode needs."""
@@ -24,11 +24,11 @@ EXPECTED = "expected one JSON object a line, or one JSON array of objects"
 
 
 class LongLineError(ValueError):
-    """Error of a line that is too long to be read into memory."""
+    """Error of a line too long to read into memory."""
 
 
 def bounded_lines(stream: IO[str]) -> Iterator[str]:
-    """Yield bounded lines of a stream; LongLineError, with its number, for a longer one."""
+    """Yield the lines of a stream; raise LongLineError, with the number, for too long a line."""
     number = 0
     while text := stream.readline(MAX_LINE_CHARS + 1):
         number += 1
@@ -105,10 +105,7 @@ def _array_entries(window: _Window) -> Iterator[tuple[int, Any]]:
 
 
 class _Window:
-    """A sliding piece of the file.
-
-    The unread rest of the last chunk, and the line where it begins.
-    """
+    """Sliding piece of the file: the unread rest of the last chunk, and its line number."""
 
     def __init__(self, stream: TextIO, path: Path) -> None:
         self.line = 1
@@ -138,15 +135,17 @@ class _Window:
             self._fill()
 
     def take(self) -> None:
-        """Step over the character that `peek` returned."""
+        """Skip the character that `peek` returned."""
         self._at += 1
 
     def value(self) -> Any:
-        """Return the JSON value that begins at the character that `peek` returned."""
+        """Decode the JSON value that begins at the character that `peek` returned."""
         while True:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
             except json.JSONDecodeError as error:
+                # The decoder cannot tell a broken value from one that the chunk cuts: read on while
+                # the error may come from the cut.
                 if self._ended or not self._may_go_on(error):
                     line = self.line + self._text.count("\n", self._at, error.pos)
                     raise self.error(error.msg, line) from None
@@ -165,8 +164,8 @@ class _Window:
         )
 
     def _fill(self) -> None:
-        # As much again as is held: a long entry is decoded a number of times that grows with the
-        # log of its length.
+        # Doubling the text keeps a long entry linear: it is decoded anew after each read, about
+        # log2(length / CHUNK_CHARS) times.
         rest = self._text[self._at :]
         if len(rest) > MAX_LINE_CHARS:
             raise self.error(f"an entry of more than {MAX_LINE_CHARS:,} characters")

@@ -12,12 +12,12 @@ import fctncalling.data
 
 
 def is_source_checkout() -> bool:
-    """Whether the package is a source checkout, where data may be written beside the code."""
+    """Whether the package runs from a source checkout, where data lies next to the code."""
     return (_room().parent / "setup.py").is_file()
 
 
 def official_data_folder() -> Path:
-    """Return the official data folder, BFCL's, by default where `import-bfcl` writes to.
+    """Return the folder of BFCL's official data, where `import-bfcl` writes by default.
 
     Never one of installed packages.
     """
@@ -25,7 +25,7 @@ def official_data_folder() -> Path:
 
 
 def user_data_folder() -> Path:
-    """Return the user data folder for official data (XDG_DATA_HOME, or ~/.local/share).
+    """Return the user's folder for official data (XDG_DATA_HOME, or ~/.local/share).
 
     It need not exist.
     """
@@ -34,7 +34,7 @@ def user_data_folder() -> Path:
 
 
 def user_cache_folder() -> Path:
-    """Return the user's cache folder (XDG_CACHE_HOME, or ~/.cache), existing or not."""
+    """Return the user's cache folder (XDG_CACHE_HOME, or ~/.cache); it may not exist."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "fctncalling"
 
@@ -47,16 +47,17 @@ _STREAMS = tuple(map(Path, ("/dev", "/dev/fd", "/proc/self/fd")))
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path is a stream: a device, a pipe, a name of an open one."""
+    """Whether a path is a device, a pipe or an open file descriptor."""
     return path.absolute().parent in _STREAMS or (path.exists() and not path.is_file())
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Context manager: write a file atomically, by a path that takes its place when all is written.
+    """Context manager: write a file atomically by way of a temporary path.
 
-    Nobody can guess the new one's name and plant a link there. A stream is yielded itself, for
-    nothing may take its place; a link stays one. Raises OSError.
+    The path yielded replaces the file once the block ends. Its name is random, so nobody can plant
+    a link there. A stream is yielded itself, as it cannot be replaced; a link stays a link. Raises
+    OSError.
     """
     if is_stream(path):
         yield path

@@ -1,7 +1,7 @@
-"""Timing hook for a profiler; by default nothing is measured.
+"""Timing hook for a profiler; without a listener it only calls the function.
 
-It lies on the ground floor because environments and algorithms, which know nothing of each other,
-both have parts that are time_calls.
+It is here because environments and algorithms, which do not import each other, both time their
+parts.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class TokenFileError(ValueError):
 
 @dataclass(frozen=True)
 class TokenFile:
-    """Token file, its contents: T tokens in R rows of E episodes."""
+    """Contents of a token file: T tokens in R rows of E episodes."""
 
     header: dict[str, Any]
     ids: NDArray[np.int32]  # (T,)
@@ -138,9 +138,9 @@ class TokenFile:
 
     @property
     def episodes(self) -> list[dict[str, Any]]:
-        """Episodes, each described, in the order of the episode log, see EPISODE_FIELDS."""
-        found: list[dict[str, Any]] = self.header["episodes"]
-        return found
+        """Descriptions of the episodes, in the order of the episode log, see EPISODE_FIELDS."""
+        episodes: list[dict[str, Any]] = self.header["episodes"]
+        return episodes
 
     @property
     def text_of_id(self) -> dict[int, str]:
@@ -170,11 +170,11 @@ def token_file_path(run: Path, update: int) -> Path:
 
 
 def write_token_file(path: Path, contents: TokenFile) -> None:
-    """Write a token file in one step: a reader never sees half of it. Raises OSError.
+    """Write a token file atomically. Raises OSError.
 
     Float arrays of NaN alone are left out, and `header["fields"]` is set to those written.
     """
-    arrays = {each.name: getattr(contents, each.name) for each in fields(contents)}
+    arrays = {field.name: getattr(contents, field.name) for field in fields(contents)}
     header = dict(arrays.pop("header"))
     absent = {name for name in (*FLOAT_FIELDS, "bootstrap") if np.isnan(arrays[name]).all()}
     absent |= set() if contents.space_before.any() else {"space_before"}
@@ -191,7 +191,7 @@ def write_token_file(path: Path, contents: TokenFile) -> None:
 
 
 def _save_compressed(file: IO[bytes], arrays: dict[str, NDArray[Any]]) -> None:
-    """Write what np.savez_compressed writes, in half its time (and 15 % more bytes)."""
+    """Write an .npz file as np.savez_compressed does, in half the time (15 % more bytes)."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
@@ -199,7 +199,7 @@ def _save_compressed(file: IO[bytes], arrays: dict[str, NDArray[Any]]) -> None:
 
 
 def read_token_file(path: str | os.PathLike[str]) -> TokenFile:
-    """Read a token file. Raises TokenFileError, naming file and field, if it is broken."""
+    """Read and check a token file. Raises TokenFileError, naming file and field."""
     arrays = _load(Path(path))
     if "header" not in arrays:
         raise TokenFileError(f"{path}: no field header: not a token file")
@@ -208,21 +208,21 @@ def read_token_file(path: str | os.PathLike[str]) -> TokenFile:
     num_rows = len(_checked(path, arrays, "row_episode", np.int32, None))
     types: dict[str, Any] = {"ids": np.int32, "clipped": np.int8}
     types |= dict.fromkeys(BOOL_FIELDS, np.bool_) | dict.fromkeys(FLOAT_FIELDS, np.float32)
-    found = {name: _checked(path, arrays, name, types[name], len(ids)) for name in TOKEN_FIELDS}
+    checked = {name: _checked(path, arrays, name, types[name], len(ids)) for name in TOKEN_FIELDS}
     arrays.setdefault("space_before", np.zeros(len(ids), dtype=np.bool_))
-    found["space_before"] = _checked(path, arrays, "space_before", np.bool_, len(ids))
-    found["row_offsets"] = _checked(path, arrays, "row_offsets", np.int64, num_rows + 1)
-    found["row_episode"] = _checked(path, arrays, "row_episode", np.int32, num_rows)
-    found["bootstrap"] = _checked(path, arrays, "bootstrap", np.float32, num_rows)
-    _check_rows(path, found, len(ids), len(header["episodes"]))
+    checked["space_before"] = _checked(path, arrays, "space_before", np.bool_, len(ids))
+    checked["row_offsets"] = _checked(path, arrays, "row_offsets", np.int64, num_rows + 1)
+    checked["row_episode"] = _checked(path, arrays, "row_episode", np.int32, num_rows)
+    checked["bootstrap"] = _checked(path, arrays, "bootstrap", np.float32, num_rows)
+    _check_rows(path, checked, len(ids), len(header["episodes"]))
     _check_pieces(path, header["pieces"], np.unique(ids).tolist())
-    return TokenFile(header=header, **found)
+    return TokenFile(header=header, **checked)
 
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with zipfile.ZipFile(path) as archive:
-            names = [each for each in _ARRAYS if f"{each}.npy" in archive.namelist()]
+            names = [name for name in _ARRAYS if f"{name}.npy" in archive.namelist()]
             _check_size(path, {name: _size(path, archive, name) for name in names})
             return {name: _array(path, archive, name) for name in names}
     except TokenFileError:
@@ -232,7 +232,7 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _size(path: Path, archive: zipfile.ZipFile, name: str) -> int:
-    """Return how many bytes an array says it has, before any of them is read."""
+    """Return the number of bytes that an array's header declares, without reading the array."""
     try:
         with archive.open(f"{name}.npy") as entry:
             version = np.lib.format.read_magic(entry)
@@ -265,7 +265,7 @@ def _array(path: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 def _checked(
     path: object, arrays: dict[str, NDArray[Any]], name: str, dtype: Any, length: int | None
 ) -> NDArray[Any]:
-    """Return an array after a check of type and length; an absent one of floats as NaN."""
+    """Check an array's type and length; an absent array of floats becomes NaN."""
     expected = np.dtype(dtype)
     if name not in arrays:
         if expected.kind == "f" and length is not None:
@@ -305,15 +305,15 @@ def _checked_header(path: object, array: NDArray[Any]) -> dict[str, Any]:
 
 
 def _check_types(
-    path: object, place: str, found: dict[str, Any], expected: dict[str, tuple[type, ...]]
+    path: object, place: str, values: dict[str, Any], expected: dict[str, tuple[type, ...]]
 ) -> None:
-    present = {name: types for name, types in _LATER_FIELDS.items() if name in found}
+    present = {name: types for name, types in _LATER_FIELDS.items() if name in values}
     for name, types in {**expected, **present}.items():
-        if name not in found:
+        if name not in values:
             raise TokenFileError(f"{path}: no field {place}.{name}")
-        value = found[name]
+        value = values[name]
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            names = " or ".join("null" if each is type(None) else each.__name__ for each in types)
+            names = " or ".join("null" if kind is type(None) else kind.__name__ for kind in types)
             raise TokenFileError(f"{path}: field {place}.{name} is {value!r}, expected {names}")
 
 
@@ -324,9 +324,9 @@ def _check_pieces(path: object, pieces: dict[str, Any], ids: list[int]) -> None:
 
 
 def _check_rows(
-    path: object, found: dict[str, NDArray[Any]], num_tokens: int, num_episodes: int
+    path: object, arrays: dict[str, NDArray[Any]], num_tokens: int, num_episodes: int
 ) -> None:
-    offsets, episode = found["row_offsets"], found["row_episode"]
+    offsets, episode = arrays["row_offsets"], arrays["row_episode"]
     if offsets[0] != 0 or offsets[-1] != num_tokens or (np.diff(offsets) < 0).any():
         raise TokenFileError(
             f"{path}: field row_offsets does not rise from 0 to the number of tokens, {num_tokens}"

@@ -33,7 +33,7 @@ class Call:
 
 
 def tool_call(call_id: Any, name: str, arguments: Any) -> dict[str, Any]:
-    """Return the tool call of a Call in OpenAI's form, as in the `tool_calls` of a message."""
+    """Return a Call in OpenAI's form, as in the `tool_calls` of a message."""
     function = {"name": name, "arguments": arguments}
     return {"id": call_id, "type": "function", "function": function}
 
@@ -66,11 +66,7 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """Kind of check of the task's category.
-
-        Simple, multiple, parallel, relevance, irrelevance, clarify, multi_turn or agentic. Raises
-        UnsupportedCategory where there is none.
-        """
+        """Kind of check of the task's category; see `category_kind`."""
         return categories.category_kind(self.category)
 
     @property
@@ -80,7 +76,7 @@ class Task:
 
     @property
     def executes_calls(self) -> bool:
-        """Whether the task executes calls, over as many steps as it takes, and is shown results.
+        """Whether the task's calls are executed, over several steps, with results for the agent.
 
         Raises UnsupportedCategory.
         """
@@ -88,17 +84,17 @@ class Task:
 
     @property
     def is_memory_prerequisite(self) -> bool:
-        """Whether the task is a memory prerequisite: unjudged, it fills a memory for questions."""
+        """Whether the task only fills a memory for later questions and is not judged."""
         return self.category.startswith("memory") and self.category.endswith("_prereq")
 
     @property
     def is_multi_turn(self) -> bool:
-        """Whether the task is a multi-turn one, scored by executing calls on stateful tools."""
+        """Whether the task is scored by executing calls on stateful tools."""
         return self.category.startswith("multi_turn")
 
     @property
     def long_context(self) -> bool:
-        """Long context: whether the task is of BFCL's, with tools loaded with large tables."""
+        """Whether the task is a long-context one of BFCL, with large tables in its tools."""
         return "long_context" in self.category or "composite" in self.category
 
 
@@ -117,14 +113,15 @@ class StepRecord:
 
     @classmethod
     def from_info(cls, turn: int, text: str, reward: float, info: Mapping[str, Any]) -> StepRecord:
-        """Return the step record from an `info`, with results as the agent was shown them."""
-        results = [each for each in info.get("messages") or () if each.get("role") == "tool"]
+        """Make a step record from an `info`, with the results that the agent read."""
+        messages = info.get("messages") or ()
+        results = [message for message in messages if message.get("role") == "tool"]
         return cls(
             turn,
             text,
             calls=tuple(info.get("calls") or ()),
-            executed=tuple(str(each.get("name", "")) for each in results),
-            results=tuple(str(each.get("content", "")) for each in results),
+            executed=tuple(str(result.get("name", "")) for result in results),
+            results=tuple(str(result.get("content", "")) for result in results),
             error=info.get("error"),
             reward=reward,
         )
@@ -141,7 +138,7 @@ class TurnResults:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict of a checker; `error_type` keeps BFCL's vocabulary verbatim, None where valid."""
+    """Verdict of a checker; `error_type` is from BFCL's vocabulary, None if valid."""
 
     valid: bool
     score: float  # 1.0 or 0.0 officially; the share of turns passed where progress is asked for

@@ -1,4 +1,4 @@
-"""Text that is not safe to pass on: lone surrogates, a template's marks, too much of it."""
+"""Text made safe to pass on: no lone surrogates, no template marks, bounded length."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def join_surrogates(text: str) -> str:
-    """Join the surrogates of a text: each pair to the character that it encodes."""
+    """Join surrogate pairs of a text to the characters that they encode."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
-    return _PAIR.sub(_character, text)
+    return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
 
 def encodable_text(text: str) -> str:
-    """Return an encodable text, for every encoder: surrogates joined, or replaced by U+FFFD."""
+    """Return a text that every encoder accepts: surrogates joined, or replaced by U+FFFD."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return _SURROGATE.sub(REPLACEMENT, join_surrogates(text))
 
 
 def encodable_value(value: Any) -> Any:
-    """Return an encodable JSON value, a copy: its texts, keys included."""
+    """Copy a JSON value with all its texts, keys included, made encodable."""
     if isinstance(value, str):
         return encodable_text(value)
     if isinstance(value, Mapping):
-        return {encodable_value(key): encodable_value(each) for key, each in value.items()}
-    return [encodable_value(each) for each in value] if isinstance(value, list | tuple) else value
+        return {encodable_value(key): encodable_value(item) for key, item in value.items()}
+    return [encodable_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def json_text(
@@ -41,11 +41,7 @@ def json_text(
 ) -> str:
     """Return the JSON text of a value, characters beyond ASCII unescaped, surrogates escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
-    return text if text.isascii() else _SURROGATE.sub(lambda each: f"\\u{ord(each[0]):04x}", text)
-
-
-def _character(pair: re.Match[str]) -> str:
-    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")
+    return text if text.isascii() else _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 WORD_JOINER = "\u2060"
@@ -64,7 +60,7 @@ has written it.
 
 
 def break_marker(mark: str) -> str:
-    """Break a marker, of two characters or more, so that nothing takes it for one."""
+    """Break a marker of two or more characters, so that no reader recognises it."""
     return mark[0] + WORD_JOINER + mark[1:]
 
 
@@ -84,7 +80,7 @@ def neutralise_marks(text: str, marks: Iterable[str]) -> str:
 
 
 def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
-    """Cut a text to at most `max_bytes` bytes; return its longest prefix and the bytes cut."""
+    """Cut a text to at most `max_bytes` bytes of UTF-8; return it and the number of bytes cut."""
     if len(text) * 4 <= max_bytes:
         return text, 0
     encoded = text.encode("utf-8", "surrogatepass")
@@ -100,7 +96,7 @@ def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
 def truncate_text(
     text: str, max_characters: int, *, keep_end: bool = False, certain: bool = False
 ) -> str:
-    """Truncate a text to max_characters, with a marker where it was cut.
+    """Cut a text to max_characters and mark the cut.
 
     `certain` marks it although what is left would fit.
     """
@@ -115,7 +111,7 @@ def truncate_text(
 
 
 def truncate_together(texts: Sequence[str], max_characters: int) -> list[str]:
-    """Truncate texts together to a joint budget of characters: over it, each has an equal share."""
+    """Cut texts to a joint budget of characters, each to an equal share of it."""
     if sum(map(len, texts)) <= max_characters:
         return list(texts)
     return [truncate_text(text, max_characters // len(texts)) for text in texts]

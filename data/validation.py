@@ -1,4 +1,4 @@
-"""Validate entries: fast check, JSON Schema for the explanation.
+"""Validation of entries: a fast check, and JSON Schema to explain what is wrong.
 
 The fast check runs on every entry and only says yes or no. `task.schema.json` states the same rules
 in words; it (and jsonschema) is read only when an entry was refused, to name the field and what was
@@ -25,7 +25,7 @@ _SHOWN_CHARS = 60
 
 
 def is_task(entry: Any) -> bool:
-    """Whether a value is a task, a valid entry of any category, by a fast check of its fields."""
+    """Whether a value is a valid entry of any category, by a fast check of its fields."""
     return (
         isinstance(entry, dict)
         and _is_name(entry.get("id"))
@@ -67,7 +67,7 @@ def _is_parameter(parameter: Any) -> bool:
 
 
 def is_answer(answer: Any) -> bool:
-    """Whether a value is an answer, a valid entry of a possible-answer file."""
+    """Whether a value is a valid entry of a possible-answer file."""
     return (
         isinstance(answer, dict)
         and _is_name(answer.get("id"))
@@ -76,7 +76,7 @@ def is_answer(answer: Any) -> bool:
 
 
 def explain_invalid(value: Any, kind: str) -> str:
-    """Explain an invalid value, as `field: expected ..., found ...`.
+    """Explain what is wrong with a value, as `field: expected ..., found ...`.
 
     `kind` is a definition of the schema: task, single_turn, tools, answer or function_doc.
     """
@@ -92,17 +92,17 @@ def explain_invalid(value: Any, kind: str) -> str:
         )
     if fault.validator == "required":
         missing = next(field for field in fault.validator_value if field not in fault.instance)
-        path, found = [*fault.absolute_path, missing], "nothing"
+        path, text = [*fault.absolute_path, missing], "nothing"
         expected = _expected(schema, kind, missing, fault.schema)
     else:
-        path, found = list(fault.absolute_path), _shown(fault.instance)
+        path, text = list(fault.absolute_path), _shown(fault.instance)
         expected = fault.schema.get("description", fault.message)
-    return f"{_field(path) or 'entry'}: expected {expected}, found {found}"
+    return f"{_field(path) or 'entry'}: expected {expected}, found {text}"
 
 
 def _expected(schema: Mapping[str, Any], kind: str, field: str, place: Mapping[str, Any]) -> str:
-    known = place.get("properties") or schema["$defs"]["task"]["properties"]
-    described = known.get(field, {})
+    properties = place.get("properties") or schema["$defs"]["task"]["properties"]
+    described = properties.get(field, {})
     while "$ref" in described:
         described = _at(schema, described["$ref"])
     return str(described.get("description", f"a field that every {kind} has"))
@@ -115,7 +115,7 @@ def _at(schema: Any, reference: str) -> Any:
 
 
 def _field(path: list[str | int]) -> str:
-    """Return a JSON path as one would write it: `question[0][1].content`."""
+    """Format a JSON path as one would write it: `question[0][1].content`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
 
@@ -171,7 +171,7 @@ _PATH = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)[.:]([A-Za-z_]\w*)")
 
 
 def check_ground_truth_turns(task: Task, place: Location) -> None:
-    """Check ground-truth turns: a list of call strings for each of the turns; TaskError."""
+    """Check that a task's truth has one list of call strings for each turn; TaskError."""
     if task.ground_truth is None:
         return
     for turn, calls in enumerate(task.ground_truth):
@@ -188,7 +188,7 @@ def check_ground_truth_turns(task: Task, place: Location) -> None:
 
 
 def check_accepted_calls(task: Task, place: Location) -> None:
-    """Check accepted calls: {function: {parameter: [accepted values]}} per call; TaskError."""
+    """Check that each call of a truth is {function: {parameter: [values]}}; TaskError."""
     for index, call in enumerate(task.ground_truth or ()):
         field = f"ground_truth[{index}]"
         if not isinstance(call, dict) or not all(
@@ -212,11 +212,11 @@ LONGEST_IN_ANY_ORDER = 5  # items: 120 orders
 
 
 def apply_accept_field(task: Task, place: Location) -> Task:
-    """Apply the field `accept` of a task: return it with those values in its ground truth.
+    """Add the values that a task's field `accept` allows to its ground truth.
 
-    `{"defaults": true}`: a parameter that the truth does not name, or whose documented default it
-    accepts, may be left out or given that default. `{"any_order": true}` (or names of parameters):
-    lists are right in any order. Raises TaskError for another form.
+    Returns the task. `{"defaults": true}`: a parameter that the truth does not name, or whose
+    documented default it accepts, may be left out or given that default. `{"any_order": true}` (or
+    names of parameters): lists are right in any order. Raises TaskError for another form.
     """
     rules = task.extra.get(ACCEPT)
     if rules is None:
@@ -244,7 +244,7 @@ def _is_accept(rules: Any) -> bool:
         return False
     any_order = rules.get("any_order", False)
     names = any_order if isinstance(any_order, list) else []
-    is_order = isinstance(any_order, bool | list) and all(isinstance(each, str) for each in names)
+    is_order = isinstance(any_order, bool | list) and all(isinstance(name, str) for name in names)
     return is_order and isinstance(rules.get("defaults", False), bool)
 
 
@@ -254,11 +254,11 @@ def _accepted(
     rules: Mapping[str, Any],
     place: Location,
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Yield (parameter, accepted values), those of parameters left unsaid too."""
+    """Yield (parameter, accepted values), also of parameters that the truth leaves out."""
     any_order = rules.get("any_order", False)
     documented = parameters.get("properties", {})
     required = parameters.get("required", ())
-    for name in [*truth, *(each for each in documented if each not in truth)]:
+    for name in [*truth, *(name for name in documented if name not in truth)]:
         values = list(truth.get(name, ()))
         if any_order is True or (any_order and name in any_order):
             values = _in_any_order(values, place.error, name)
@@ -266,14 +266,14 @@ def _accepted(
         if rules.get("defaults") and default is not None and name not in required:
             if name not in truth:
                 values = ["", default]
-            elif any(type(each) is type(default) and each == default for each in values):
+            elif any(_is_same(value, default) for value in values):
                 values = values if "" in values else [*values, ""]
         if name in truth or values:
             yield name, values
 
 
 def _in_any_order(values: list[Any], error: Callable[[str], TaskError], name: str) -> list[Any]:
-    found: list[Any] = []
+    accepted: list[Any] = []
     for value in values:
         if isinstance(value, list) and len(value) > LONGEST_IN_ANY_ORDER:
             raise error(
@@ -281,22 +281,24 @@ def _in_any_order(values: list[Any], error: Callable[[str], TaskError], name: st
                 f"items, found one of {len(value)}: name the other parameters in any_order"
             )
         orders = map(list, permutations(value)) if isinstance(value, list) else [value]
-        found += [each for each in orders if not any(_is_same(each, one) for one in found)]
-    return found
+        for order in orders:
+            if not any(_is_same(order, earlier) for earlier in accepted):
+                accepted.append(order)
+    return accepted
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
+def _is_same(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and bool(left == right)
 
 
 def held_out_functions_by_turn(
     entry: Mapping[str, Any], functions: Sequence[FunctionDoc], place: Location, *, more_later: bool
 ) -> dict[int, tuple[str, ...]]:
-    """Return an entry's held-out functions, by the turn in which they are offered.
+    """Map each turn to the held-out functions that an entry offers from it on.
 
     Raises TaskError for unknown turns, and for unknown names that `more_later` does not document.
     """
-    known = {function.name for function in functions}
+    documented = {function.name for function in functions}
     missed: dict[int, tuple[str, ...]] = {}
     for turn, names in entry.get("missed_function", {}).items():
         if int(turn) >= len(entry["question"]):
@@ -305,42 +307,42 @@ def held_out_functions_by_turn(
                 f"{len(entry['question']) - 1}, as question has that many turns"
             )
         for name in names:
-            if name not in known and name not in REMOVED_FUNCTIONS and not more_later:
+            if name not in documented and name not in REMOVED_FUNCTIONS and not more_later:
                 raise place.error(
                     f'missed_function["{turn}"]: "{name}" is no function of this task: expected '
-                    "one of " + (", ".join(sorted(known)) or "none (it has no functions)")
+                    "one of " + (", ".join(sorted(documented)) or "none (it has no functions)")
                 )
-        missed[int(turn)] = tuple(name for name in names if name in known or more_later)
+        missed[int(turn)] = tuple(name for name in names if name in documented or more_later)
     return missed
 
 
 def parse_involved_classes(
     entry: Mapping[str, Any], place: Location
 ) -> tuple[tuple[str, ...], dict[str, str], Mapping[str, Mapping[str, Any]]]:
-    """Parse involved classes: bare names, name -> "module:Class", name -> scenario.
+    """Parse an entry's classes: their names, paths ("module:Class") and scenarios, by name.
 
     A scenario stands under the class's path or its bare name. Raises TaskError at `place`.
     """
     written: Sequence[str] = entry.get("involved_classes", entry.get("invoked_classes", []))
     scenarios = dict(entry.get("initial_config", {}))
     names, paths = list[str](), dict[str, str]()
-    for each in written:
-        name = each
-        if "." in each or ":" in each:
-            found = _PATH.fullmatch(each)
-            if found is None:
+    for text in written:
+        name = text
+        if "." in name or ":" in name:
+            match = _PATH.fullmatch(name)
+            if match is None:
                 raise place.error(
                     'involved_classes: expected a class\'s name or "module.Class", found '
-                    f"{each!r:.60}"
+                    f"{text!r:.60}"
                 )
-            name = found[2]
+            name = match[2]
             if name in names:
                 raise place.error(
-                    f'involved_classes: expected one class called "{name}", found {each!r:.60} too'
+                    f'involved_classes: expected one class called "{name}", found {text!r:.60} too'
                 )
-            paths[name] = f"{found[1]}:{name}"
-            if each in scenarios:
-                scenarios[name] = scenarios.pop(each)
+            paths[name] = f"{match[1]}:{name}"
+            if text in scenarios:
+                scenarios[name] = scenarios.pop(text)
         names.append(name)
     for name in names:
         if not isinstance(scenario := scenarios.get(name, {}), dict):

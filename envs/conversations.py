@@ -1,6 +1,6 @@
-"""Conversations: what the environment returns as chat messages, and a model's message as an action.
+"""Conversations: the environment's output as chat messages, a model's message as an action.
 
-One class per form.
+One class for each form of messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
 
 
 def task_for_form(task: Task, form: str) -> Task:
-    """Return the task for an answer form: for tool calls, function names without dots.
+    """Adapt a task to an answer form: tool calls need function names without dots.
 
     Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
     """
@@ -27,7 +27,8 @@ def task_for_form(task: Task, form: str) -> Task:
     truth = task.ground_truth
     if truth is not None:
         truth = [
-            {_dots_to_underscores(name): given for name, given in each.items()} for each in truth
+            {_dots_to_underscores(name): accepted for name, accepted in call.items()}
+            for call in truth
         ]
     docs = [
         FunctionDoc(_dots_to_underscores(doc.name), doc.description, doc.parameters, doc.response)
@@ -44,7 +45,7 @@ _MARKED = re.compile(
     r"(.*?)(?:<tool_call>|<\|python_tag\|>|<\|python_start\|>|\[TOOL_CALLS\]|<TOOLCALL>|<functions>)",
     re.DOTALL,
 )
-"""What a model says before its calls, where a mark opens them."""
+"""Text before the mark that opens a message's calls."""
 
 
 class PromptedConversation:
@@ -56,28 +57,28 @@ class PromptedConversation:
         self.messages = list[Message]()
 
     def observe(self, observation: str, info: Mapping[str, Any]) -> None:
-        """Observe the new messages that `reset` or `step` returned: append them."""
+        """Append the new messages that `reset` or `step` returned."""
         new = [{"role": m["role"], "content": m.get("content") or ""} for m in info["messages"]]
         if not self.messages:
-            own = new.pop(0)["content"] if new and new[0]["role"] == "system" else ""
-            system = "\n\n".join(filter(None, [info["instructions"], own]))
+            task_text = new.pop(0)["content"] if new and new[0]["role"] == "system" else ""
+            system = "\n\n".join(filter(None, [info["instructions"], task_text]))
             self.messages.append({"role": "system", "content": system})
         elif any(message["role"] == "tool" for message in new):
             new = [{"role": "user", "content": observation}]
         self.messages += new
 
     def to_action(self, message: Mapping[str, Any]) -> str:
-        """Convert a model's message to an action, and append it to the conversation."""
+        """Append a model's message and return its text, the action."""
         text = message_text(message)
         self.messages.append({"role": "assistant", "content": text})
         return text
 
     def end(self) -> None:
-        """End the conversation; nothing to do, as the model's last message is there."""
+        """Return: the model's last message is in the conversation already."""
 
 
 class ToolCallConversation:
-    """Tool-call conversation in OpenAI's form: a tool message for each result."""
+    """Conversation in OpenAI's tool-call form: a tool message for each result."""
 
     sends_tools = True
 
@@ -87,7 +88,7 @@ class ToolCallConversation:
         self._pending: Mapping[str, Any] | None = None
 
     def observe(self, observation: str, info: Mapping[str, Any]) -> None:
-        """Observe the new messages that `reset` or `step` returned, and the model's before them."""
+        """Append the model's last message, and the new ones that `reset` or `step` returned."""
         messages = info["messages"]
         if not self.messages and any(message.get("tool_calls") for message in messages):
             self.messages += map(_opening_message, messages)
@@ -108,7 +109,7 @@ class ToolCallConversation:
         if calls:
             return json.dumps([{call["name"]: call["arguments"]} for call in calls])
         text = message_text(message)
-        return json.dumps(text) if _looks_like_calls(text) else text
+        return json.dumps(text) if _decode_with("tool_calls", text) else text  # no calls: only chat
 
     def _openai_tool_calls(
         self, message: Mapping[str, Any], info: Mapping[str, Any]
@@ -121,7 +122,7 @@ class ToolCallConversation:
         return content
 
     def end(self) -> None:
-        """End the conversation: append the model's last message, if nothing answered it."""
+        """End the conversation: append the model's last message if it was not answered."""
         if self._pending is not None:
             self.messages.append({"role": "assistant", **self._pending})
             self._pending = None
@@ -129,7 +130,7 @@ class ToolCallConversation:
     def _add_answered(
         self, calls: list[dict[str, Any]], results: Sequence[Message], observation: str
     ) -> None:
-        """Append the model's message and its results in a form that interfaces accept.
+        """Append the model's message with its results, in a form that interfaces accept.
 
         Calls that were not run have no results, and interfaces reject calls without results.
         """
@@ -138,8 +139,8 @@ class ToolCallConversation:
         if calls and len(calls) == len(results):
             text = self._text_outside_calls(content)
             self.messages.append({"role": "assistant", "content": text, "tool_calls": calls})
-            for call, each in zip(calls, results, strict=True):
-                fields = {"tool_call_id": str(call.get("id", "")), "content": each["content"]}
+            for call, result in zip(calls, results, strict=True):
+                fields = {"tool_call_id": str(call.get("id", "")), "content": result["content"]}
                 self.messages.append({"role": "tool", **fields})
             return
         self.messages.append({"role": "assistant", "content": content or json.dumps(calls)})
@@ -148,9 +149,9 @@ class ToolCallConversation:
 
 
 class UnparsedToolCallConversation(ToolCallConversation):
-    """Conversation with unparsed tool calls: tools go to the server, our handler reads its text.
+    """Conversation with a server that does not parse tool calls: our handler reads its text.
 
-    For servers without a tool-call parser. In the conversation the calls appear as `tool_calls`, so
+    The server gets the tools' schemas. In the conversation the calls appear as `tool_calls`, so
     that the server's chat template writes them as the model does.
     """
 
@@ -184,7 +185,7 @@ CONVERSATIONS: dict[str, type[Conversation]] = {
     "tool_call": ToolCallConversation,
     "tools_text": UnparsedToolCallConversation,
 }
-"""Form in which an agent is asked -> its conversation."""
+"""Form of messages -> its conversation."""
 
 
 def message_text(message: Mapping[str, Any]) -> str:
@@ -196,19 +197,19 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def _opening_message(message: Mapping[str, Any]) -> Message:
-    """Return a message of a task's history as interfaces take it: calls with text arguments."""
-    kept = {key: message[key] for key in ("role", "content", "tool_call_id") if key in message}
+    """Convert a message of a task's history to OpenAI's form: calls with text arguments."""
+    fields = {key: message[key] for key in ("role", "content", "tool_call_id") if key in message}
     calls = [
-        tool_call(each["id"], each["function"]["name"], json.dumps(each["function"]["arguments"]))
-        for each in message.get("tool_calls") or ()
+        tool_call(call["id"], call["function"]["name"], json.dumps(call["function"]["arguments"]))
+        for call in message.get("tool_calls") or ()
     ]
-    return {**kept, "content": "", "tool_calls": calls} if calls else kept
+    return {**fields, "content": "", "tool_calls": calls} if calls else fields
 
 
 def replace_malformed_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Replace a malformed message (its `tool_calls`) by a text; return others as they are.
+    """Replace a message with malformed `tool_calls` by a text; return others unchanged.
 
-    The text names OpenAI's shape, and no handler reads it.
+    The text names OpenAI's shape, and no handler reads it as calls.
     """
     try:
         tool_call_fields(message)
@@ -218,14 +219,14 @@ def replace_malformed_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def tool_call_fields(message: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the fields of each tool call of a message: name and arguments (JSON text).
+    """Return name and arguments (JSON text) of each tool call of a message.
 
-    Raises ValueError where they have another shape than OpenAI's.
+    Raises ValueError if they have not OpenAI's shape.
     """
     listed = message.get("tool_calls") or []
     if not isinstance(listed, list | tuple):
         raise _unlike("tool_calls", "a list", listed)
-    return [_named_tool_call(each, f"tool_calls[{index}]") for index, each in enumerate(listed)]
+    return [_named_tool_call(call, f"tool_calls[{index}]") for index, call in enumerate(listed)]
 
 
 def _named_tool_call(call: Any, where: str) -> dict[str, str]:
@@ -242,9 +243,9 @@ def _named_tool_call(call: Any, where: str) -> dict[str, str]:
     return {"name": name, "arguments": text or "{}"}
 
 
-def _unlike(where: str, expected: str, found: Any) -> ValueError:
-    shown = short_repr(found)[:100]
-    return ValueError(f"{where}: expected {expected}, found {type(found).__name__} {shown}")
+def _unlike(where: str, expected: str, value: Any) -> ValueError:
+    text = short_repr(value)[:100]
+    return ValueError(f"{where}: expected {expected}, found {type(value).__name__} {text}")
 
 
 def reads_as_calls(text: str, tools: Sequence[Any]) -> bool:
@@ -266,18 +267,13 @@ def _hermes(call: Mapping[str, str]) -> str:
         arguments = json.loads(call["arguments"])
     except (ValueError, RecursionError):
         arguments = call["arguments"]
-    written = json.dumps({"name": call["name"], "arguments": arguments})
-    return f"<tool_call>\n{written}\n</tool_call>"
+    text = json.dumps({"name": call["name"], "arguments": arguments})
+    return f"<tool_call>\n{text}\n</tool_call>"
 
 
 def _on_lines(text: str) -> str:
-    """Return a text whose <tool_call> marks have lines of their own, where they are read."""
+    """Put the <tool_call> marks of a text on separate lines, as the handler needs them."""
     return re.sub(r"(<tool_call>)\s*|\s*(</tool_call>)", r"\1\n\2", text)
-
-
-def _looks_like_calls(text: str) -> bool:
-    """Whether chat looks like the calls it is not: only what an interface returns as calls is."""
-    return bool(_decode_with("tool_calls", text))
 
 
 def _decode_with(handler: str, text: str) -> Sequence[Call]:

@@ -1,4 +1,4 @@
-"""EpisodeRunner: turns an assistant message into a step, with results, verdict and reward."""
+"""Runner of episodes: turns an assistant message into a step with results, verdict and reward."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from fctncalling.envs.users.rule_user import RuleUser
 from fctncalling.envs.users.user_names import User, make_user
 
 MAX_STEP_OUTPUT = 500_000
-"""Characters of all results of a step that are shown; checkers see them whole."""
+"""Characters of a step's results in its messages; checkers read the whole results."""
 
 RULE_USER = RuleUser()
-"""Who answers in tasks that are made for asking, where no `user` is given."""
+"""The user of clarify tasks if no `user` is given."""
 
 
 class StepResult(NamedTuple):
@@ -49,12 +49,12 @@ class StepResult(NamedTuple):
 
 @dataclass
 class EpisodeRunner:
-    """Runner of an episode's steps, by rules that are keywords of FunctionCallingEnv."""
+    """Runner of an episode's steps, by the rules that FunctionCallingEnv's keywords set."""
 
     handler: Handler
     reward: Reward
     tools: UserTools
-    user: User | str | None  # a name becomes the user that it names
+    user: User | str | None  # a name is replaced by its user
     max_steps_per_turn: int
     strict: bool
     retry_malformed: bool
@@ -91,9 +91,9 @@ class EpisodeRunner:
         handler = resolve_handler(self.handler, task)
         offered = self.task_prompt(task).functions(state.turn)
         parsed = parse_message(handler, text, executes=state.session is not None, functions=offered)
-        step, shown = self._execute(state, parsed, text)
-        messages = prompts.tool_messages(shown.executed, shown.results)
-        observation = prompts.results_message(shown)
+        step, displayed = self._execute(state, parsed, text)
+        messages = prompts.tool_messages(displayed.executed, displayed.results)
+        observation = prompts.results_message(displayed)
         turn_ends = not parsed.executed
         if turn_ends:
             state.last_message = text
@@ -121,7 +121,7 @@ class EpisodeRunner:
         return StepResult(step, observation, messages, extra)
 
     def state_hash(self, state: EpisodeState, observation: str) -> str | None:
-        """Return the hash of what decides an episode's future; None where it cannot be read."""
+        """Hash all state that decides an episode's future; None if a tool's state is unreadable."""
         assert not isinstance(self.user, str)
         return state_hash(
             state,
@@ -133,7 +133,7 @@ class EpisodeRunner:
         )
 
     def episode_place(self, state: EpisodeState) -> Place | None:
-        """Return an episode's place along the truth; None where no truth can be replayed."""
+        """Return the episode's place along the truth; None if no truth can be replayed."""
         task = state.task
         if not task.is_multi_turn or task.ground_truth is None or not state.hash_of_tools():
             return None
@@ -146,7 +146,7 @@ class EpisodeRunner:
     def _execute(
         self, state: EpisodeState, parsed: ParsedMessage, text: str
     ) -> tuple[StepRecord, StepRecord]:
-        """Return the step after its calls were executed, and the step as the policy is shown it."""
+        """Execute a message's calls; return the step with full results, and as displayed."""
         results = state.execute(parsed.executed, self.tools)
         step = StepRecord(state.turn, text, parsed.calls, parsed.executed, results, parsed.error)
         if parsed.calls:
@@ -159,7 +159,7 @@ class EpisodeRunner:
         return step, replace(step, results=tuple(truncate_together(results, MAX_STEP_OUTPUT)))
 
     def _reply(self, state: EpisodeState, parsed: ParsedMessage) -> str | None:
-        """Return what answers a message without calls within its turn; None where the turn ends."""
+        """Answer a message without calls within its turn; None if the turn ends instead."""
         if parsed.error in UNREAD and self.retry_malformed:
             return prompts.unreadable_message(parsed.complaint)
         task = state.task
@@ -177,7 +177,7 @@ class EpisodeRunner:
         return reply
 
     def _with_reward(self, state: EpisodeState, step: StepRecord, *, turn_ends: bool) -> StepRecord:
-        """Return the step with its reward, and keep it."""
+        """Pay the step its reward, and add it to the episode."""
         if self.strict and state.verdict is not None:
             steps: Sequence[StepRecord] = (*state.steps, step)
             state.strict_verdict = strict_verdict(state.task, steps, state.verdict)
@@ -191,7 +191,7 @@ class EpisodeRunner:
 
     def _final_info(self, state: EpisodeState) -> dict[str, Any]:
         if state.task.is_memory_prerequisite:
-            # what a question's `snapshot` is: the notes its conversations left behind
+            # the notes of the memory, which the questions' `snapshot` gets
             return {"verdict": None, "snapshot": copy.deepcopy(dict(state.turns[-1].states))}
         final = {"verdict": state.verdict, "ground_truth": copy.deepcopy(state.task.ground_truth)}
         if self.strict and state.verdict is not None:

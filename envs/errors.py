@@ -1,4 +1,4 @@
-"""Errors of infrastructure, and optional libraries."""
+"""Errors of infrastructure and of missing optional libraries."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 
 class InfrastructureError(Exception):
-    """Error of our infrastructure, not of the model.
+    """Error of our infrastructure, never of the model.
 
     The episode says nothing about the policy and must be dropped.
     """
 
 
 class MissingExtra(ImportError):
-    """Missing extra, an optional dependency: ours to install, never a model's mistake."""
+    """Error of an optional library that is not installed."""
 
 
 def import_extra(module: str, extra: str, purpose: str) -> Any:
     """Import a module of an optional extra; MissingExtra, with the cure, if it is not installed.
 
-    Raises MissingExtra, naming the extra that installs it, where it is absent.
+    `extra` names the extra of this package that installs it.
     """
     try:
         return import_module(module)

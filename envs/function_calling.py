@@ -35,7 +35,7 @@ Step = tuple[str, float, bool, bool, dict[str, Any]]
 
 @lru_cache(maxsize=256)  # once for each class
 def say_unreadable(what: str) -> None:
-    """Say, once, which tool's state cannot be read."""
+    """Warn, once per class, that a tool's state cannot be read."""
     logger.warning(
         'no info["state_hash"], no info["place"]: %s, which cannot be read; --group_baseline state '
         "keeps the algorithm's estimate there. Give the tool a method _hashed_state that returns "
@@ -45,7 +45,7 @@ def say_unreadable(what: str) -> None:
 
 
 class FunctionCallingEnv(gymnasium.Env[str, str]):
-    """Function-calling env, a Gymnasium environment of such tasks (BFCL), one per episode.
+    """Gymnasium environment of function-calling tasks in BFCL's format, one task an episode.
 
     A step is one assistant message, a turn all that answers one user message.
 
@@ -159,10 +159,11 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self.action_space = UnicodeText()
         self.observation_space = UnicodeText(OBSERVATION_BYTES)
         self._tools = UserTools(tools)
-        found = make_task_set(dataset_path, tasks, self._tools.specified)
-        self._tools.import_task_tools(found.with_tool_paths, found.origin, allowed=allow_task_tools)
-        self._tools.refuse_name_clashes(found.tasks, found.origin)
-        self._tasks = found
+        self._tasks = task_set = make_task_set(dataset_path, tasks, self._tools.specified)
+        self._tools.import_task_tools(
+            task_set.with_tool_paths, task_set.origin, allowed=allow_task_tools
+        )
+        self._tools.refuse_name_clashes(task_set.tasks, task_set.origin)
         self._runner = EpisodeRunner(
             handler=get_handler(handler),
             reward=get_reward(reward),
@@ -179,26 +180,26 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The tasks that the environment plays, in order."""
+        """Tasks that the environment plays, in order."""
         return self._tasks.tasks
 
     @property
     def task(self) -> Task:
-        """Task, the current (or last) one, with the docs of all that it offers."""
+        """Task of the current (or last) episode, with the docs of all functions offered."""
         return self._required_state("task").task
 
     @property
     def ground_truth(self) -> Any:
-        """Ground truth of the current (or last) task, which `info` tells at the end alone."""
+        """Ground truth of the current (or last) task; `info` has it only at the end."""
         return copy.deepcopy(self._required_state("ground_truth").task.ground_truth)
 
     def executes_calls(self, task_id: str) -> bool:
-        """Whether a task executes calls; elsewhere the first message is the answer."""
+        """Whether a task executes calls; in other tasks the first message is the answer."""
         return self._tasks.by_id(task_id).executes_calls
 
     @property
     def episode(self) -> Episode:
-        """Episode, the current (or last) one, as far as it was played."""
+        """Episode so far, or the last one."""
         return self._required_state("episode").to_episode(seed=self._np_random_seed)
 
     def reset(
@@ -234,7 +235,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         return self._observation_and_info(state, observation, messages, extra)
 
     def step(self, action: str) -> Step:
-        """Step: play one assistant message; (observation, reward, terminated, truncated, info).
+        """Play one assistant message; return (observation, reward, terminated, truncated, info).
 
         Raises ResetNeeded before the first reset and after the end, TypeError for no `str`.
         """
@@ -249,8 +250,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
                 f"step: the action is a {kind}: expected a str, the assistant's message."
             )
         text = join_surrogates(str(action))  # numpy's strings become plain ones
-        thought, said, _ = split_thought(text)
-        message: Message = {"role": "assistant", "content": said}
+        thought, content, _ = split_thought(text)
+        message: Message = {"role": "assistant", "content": content}
         state.add_messages([{**message, "reasoning_content": thought} if thought else message])
         try:
             if state.invalid_reason is not None:
@@ -273,7 +274,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         messages: list[Message],
         extra: Mapping[str, Any],
     ) -> tuple[str, dict[str, Any]]:
-        """Return an observation within its bound and its `info`, shared with nobody."""
+        """Build the observation, cut to its bound, and its `info` of private copies."""
         observation, messages = encodable_text(observation), encodable_value(messages)
         state.add_messages(copy.deepcopy(messages))
         last = state.steps[-1] if state.steps else None
@@ -290,8 +291,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             **extra,
         }
         if not state.is_over and state.invalid_reason is None:
-            if (found := self._runner.state_hash(state, observation)) is not None:
-                info["state_hash"] = found
+            if (state_hash := self._runner.state_hash(state, observation)) is not None:
+                info["state_hash"] = state_hash
             else:
                 say_unreadable(state.unreadable)
             if (place := self._runner.episode_place(state)) is not None:
@@ -305,18 +306,18 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         return observation, info
 
     def render(self) -> str | None:
-        """Render the transcript so far ("ansi"); else None: "human" prints each step at once."""
+        """Render the transcript so far ("ansi"); None for "human", which prints each step."""
         if self.render_mode != "ansi":
             return None
         state = self._required_state("render")
         return transcript(state.conversation, state.verdict)
 
     def close(self) -> None:
-        """Close the environment: end the processes of tools that were given as a list."""
+        """End the processes of the tools that were given as a list."""
         self._tools.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Get a private copy of the environment's state, random stream included."""
+        """Copy the environment's state, random stream included."""
         return {
             "np_random": copy.deepcopy(self.np_random),
             "np_random_seed": self._np_random_seed,
@@ -324,7 +325,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Set the state to one of `get_state`, of this environment or of one made alike."""
+        """Restore a state of `get_state`, of this environment or one with equal arguments."""
         restored = None
         if state["play"] is not None:
             task = self._tasks.by_id(state["play"]["task_id"])

@@ -1,4 +1,4 @@
-"""Place of an episode along its task's truth: the turn, the calls to come, on the path or not."""
+"""Place of an episode along its task's truth: turn, calls to come, whether on the path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Place = tuple[int, int, bool]
 
 
 def place_on_path(state: EpisodeState, path: TruthPath) -> Place | None:
-    """Return an episode's place along the replayed truth; None behind the truth's last turn.
+    """Return an episode's place along the replayed truth; None after the truth's last turn.
 
     It is on the path where the tools' state is one that the truth passes in this turn, with the
     results of its calls up to there seen, after turns that each ended as the checker demands; under
@@ -22,19 +22,19 @@ def place_on_path(state: EpisodeState, path: TruthPath) -> Place | None:
     if state.turn >= len(path.turns):
         return None
     so_far, on_path = Counter[str](), not state.forgiven
-    for had, end, wanted, hashes in zip(
+    for turn, end_hash, true_turn, true_hashes in zip(
         state.turns, state.end_hashes, path.turns, path.hashes, strict=False
     ):
-        so_far.update(had.results)
-        if wanted.results:  # else the turn passes always
-            ends_alike = bool(had.results) and end == hashes[-1]
-            on_path = on_path and ends_alike and Counter(wanted.results) <= so_far
+        so_far.update(turn.results)
+        if true_turn.results:  # else the turn passes always
+            has_end_state = bool(turn.results) and end_hash == true_hashes[-1]
+            on_path = on_path and has_end_state and Counter(true_turn.results) <= so_far
     so_far.update(state.results)
-    wanted_now = path.turns[state.turn].results
+    true_results = path.turns[state.turn].results
     on_path = on_path and any(
-        passed == state.hash_of_tools() and Counter(wanted_now[:calls]) <= so_far
-        for calls, passed in enumerate(path.hashes[state.turn])
+        true_hash == state.hash_of_tools() and Counter(true_results[:num_calls]) <= so_far
+        for num_calls, true_hash in enumerate(path.hashes[state.turn])
     )
-    missing = Counter(wanted_now) - Counter(state.results)
+    missing = Counter(true_results) - Counter(state.results)
     later = sum(len(turn.results) for turn in path.turns[state.turn + 1 :])
     return state.turn, missing.total() + later, on_path

@@ -1,4 +1,4 @@
-"""Rewards of a step, from what it did and the verdicts on it; no reward changes a verdict."""
+"""Rewards of a step, computed from its outcome; no reward changes a verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fctncalling.envs.errors import InfrastructureError
 
 
 class StepOutcome(NamedTuple):
-    """Outcome of a step: the input of a reward, with the state of the episode after it."""
+    """Outcome of a step, the input of a reward: the episode's state after the step."""
 
     step: StepRecord
     verdict: Verdict | None  # None until the episode's last step
@@ -33,12 +33,12 @@ UserReward = Callable[[StepRecord, Verdict | None], float]
 
 
 def success(outcome: StepOutcome) -> float:
-    """Success: a reward of 1 at the end of an episode whose official verdict is valid, else 0."""
+    """Pay 1 at the end of an episode with a valid official verdict, else 0."""
     return 1.0 if outcome.verdict is not None and outcome.verdict.valid else 0.0
 
 
 def progress(outcome: StepOutcome) -> float:
-    """Progress: a reward of a turn's share when it ends and passes; a valid episode returns 1.
+    """Pay a turn's share when the turn ends and passes; a valid episode returns 1.
 
     The n scored turns of a task are worth 1/n each. A turn with an empty ground truth is worth
     nothing: BFCL checks nothing there, so a share for it would be a gift (in `multi_turn_miss_*` a
@@ -56,31 +56,30 @@ def progress(outcome: StepOutcome) -> float:
 
 
 def strict_success(outcome: StepOutcome) -> float:
-    """Strict success: a reward of 1 at the end of an episode whose strict verdict is valid."""
+    """Pay 1 at the end of an episode with a valid strict verdict, else 0."""
     return 1.0 if outcome.strict_verdict is not None and outcome.strict_verdict.valid else 0.0
 
 
 def strict_progress(outcome: StepOutcome) -> float:
-    """Strict progress: a reward of a turn's share when it passes and nothing was forgiven.
+    """Pay a turn's share when the turn passes without any leniency.
 
     The last share is paid only with a valid strict verdict, hence an episode returns 1 if and only
     if that is valid.
     """
-    strictly = outcome._replace(
+    strict_outcome = outcome._replace(
         verdict=outcome.strict_verdict,
         turn_passed=lambda: outcome.turn_passed() and outcome.turn_is_strict(),
     )
-    return progress(strictly)
+    return progress(strict_outcome)
 
 
 class ClarifyReward:
-    """Reward of clarify tasks, where the agent may ask the user.
+    """Reward of clarify tasks, in which the agent may ask the user.
 
     1 for right calls at the end, minus `question_cost` for each question, which is a message
-    without calls that the user answered.
-
-    Right calls pay whatever was asked, so that the price alone decides how much a question is
-    worth: above 1, asking never pays. Raises ValueError for a price that is negative or not finite.
+    without calls that the user answered.Right calls pay whatever was asked, so that the price alone
+    decides how much a question is worth: above 1, asking never pays. Raises ValueError for a price
+    that is negative or not finite.
     """
 
     def __init__(self, question_cost: float = QUESTION_COST) -> None:
@@ -90,9 +89,9 @@ class ClarifyReward:
 
     def __call__(self, step: StepRecord, verdict: Verdict | None) -> float:
         """Return the reward of a step; `verdict` is None before the last one."""
-        asked = verdict is None and is_question(step)
+        is_asked = verdict is None and is_question(step)
         right = verdict is not None and calls_are_right(verdict)
-        return float(right) - self.question_cost * asked
+        return float(right) - self.question_cost * is_asked
 
 
 REWARDS: dict[str, Reward] = {
@@ -114,9 +113,9 @@ def get_reward(reward: str | UserReward) -> Reward:
     """
     if isinstance(reward, str):
         if reward not in REWARDS:
-            known = ", ".join(f'"{name}"' for name in REWARDS)
+            names = ", ".join(f'"{name}"' for name in REWARDS)
             raise ValueError(
-                f'unknown reward "{reward}": expected {known}, or a callable (StepRecord, Verdict '
+                f'unknown reward "{reward}": expected {names}, or a callable (StepRecord, Verdict '
                 "| None) -> float."
             )
         return REWARDS[reward]
@@ -131,12 +130,12 @@ def get_reward(reward: str | UserReward) -> Reward:
 
 
 def is_strict_reward(reward: Reward) -> bool:
-    """Whether a reward pays for strict verdicts, and so goes by what earlier messages were."""
+    """Whether a reward pays for strict verdicts, which depend on earlier messages."""
     return any(reward is REWARDS[name] for name in STRICT_REWARDS)
 
 
 def is_user_reward(reward: str | UserReward) -> bool:
-    """Whether a reward is a user's own code, which may take its time."""
+    """Whether a reward is a user's code, which may take long."""
     return callable(reward) and not isinstance(reward, ClarifyReward)
 
 
@@ -144,7 +143,7 @@ _HINT = "; before the last step verdict is None"
 
 
 def paid_by_user(reward: Callable[..., Any], *arguments: Any, hint: str = "") -> float:
-    """Return what a user's reward pays; RewardError, with file and line, where it fails.
+    """Call a user's reward; raises RewardError, with file and line, if it fails.
 
     hint: added to an error about None.
     """
@@ -153,9 +152,9 @@ def paid_by_user(reward: Callable[..., Any], *arguments: Any, hint: str = "") ->
     except (InfrastructureError, RewardError):
         raise
     except Exception as error:
-        said = " ".join(str(error).split())[:300]
-        what = f"{type(error).__name__}: {said}" + (hint if "None" in said else "")
-        raise RewardError(f"reward {_place(reward, error)}: {what}") from error
+        text = " ".join(str(error).split())[:300]
+        fault = f"{type(error).__name__}: {text}" + (hint if "None" in text else "")
+        raise RewardError(f"reward {_place(reward, error)}: {fault}") from error
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -169,26 +168,26 @@ def paid_by_user(reward: Callable[..., Any], *arguments: Any, hint: str = "") ->
 
 
 def _place(reward: Callable[..., Any], error: Exception | None = None) -> str:
-    """Return a reward's name, and the last line of its file that an error came through."""
+    """Return a reward's name, and the last line of its file in an error's traceback."""
     named: Any = reward if hasattr(reward, "__qualname__") else type(reward)
     name = f"{named.__module__}:{named.__qualname__}"
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
     file = getattr(sys.modules.get(named.__module__), "__file__", None)
-    lines = [each.lineno for each in frames if each.filename == file]
+    lines = [frame.lineno for frame in frames if frame.filename == file]
     return f"{name}, line {lines[-1]}" if lines else name
 
 
 def scored_turns(task: Task) -> Sequence[bool]:
-    """Return the scored turns: for each turn whether BFCL checks it."""
+    """Return for each turn whether BFCL checks it."""
     if not task.is_multi_turn:
         return (True,)
     return tuple(bool(turn) for turn in task.ground_truth or ())
 
 
 def progress_share(task: Task, verdict: Verdict) -> float:
-    """Return the progress share of a verdict: that of scored turns that pass, 0..1.
+    """Return the share of a task's scored turns that pass, 0..1.
 
-    1 for every valid answer.
+    It is 1 for every valid answer.
     """
     if verdict.valid:
         return 1.0

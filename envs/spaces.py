@@ -1,4 +1,4 @@
-"""UnicodeText: a space of Python strings, with the handlers of Gymnasium's vector environments.
+"""Space of Python strings (UnicodeText), with handlers for Gymnasium's vector environments.
 
 `gymnasium.spaces.Text` rejects JSON and most of Unicode, and in `AsyncVectorEnv` with shared memory
 it keeps showing the texts of the first read (the batch is read once, and a tuple of strings cannot
@@ -57,7 +57,7 @@ _SAMPLE_ALPHABET = "".join(
 
 
 class UnicodeText(Space[str]):
-    """Unicode text, a Gymnasium space: at most `max_bytes` bytes in UTF-8; None: unbounded.
+    """Gymnasium space of texts of at most `max_bytes` bytes in UTF-8; None: unbounded.
 
     A bound is what makes shared memory possible: `max_bytes + 8` bytes are reserved per
     environment.
@@ -76,7 +76,7 @@ class UnicodeText(Space[str]):
 
     @property
     def is_np_flattenable(self) -> bool:
-        """Whether the space is flattenable to a NumPy array: False, as texts vary in length."""
+        """Whether texts flatten to a NumPy array: False, as their lengths vary."""
         return False
 
     def sample(self, mask: Any | None = None, probability: Any | None = None) -> str:
@@ -90,7 +90,7 @@ class UnicodeText(Space[str]):
         return text if self.max_bytes is None else cut_text(text, self.max_bytes)[0]
 
     def contains(self, x: Any) -> bool:
-        """Whether the space contains `x`: a string within the bound."""
+        """Whether `x` is a string within the bound."""
         if not isinstance(x, str):
             return False
         # A code point takes at most 4 bytes: most texts need not be encoded to know.
@@ -111,7 +111,7 @@ class UnicodeText(Space[str]):
 
 
 class SharedMemoryTexts(Sequence[str]):
-    """Shared texts of all environments, a live view of shared memory; a deep copy is a tuple."""
+    """Live view of the texts of all environments in shared memory; a deep copy is a tuple."""
 
     def __init__(self, memory: Any, stride: int, n: int) -> None:
         self._bytes = memoryview(memory.get_obj()).cast("B")
@@ -177,15 +177,14 @@ def _write_shared_text(space: UnicodeText, index: int, value: str, shared_memory
 
 
 class TextBatch(Tuple[Any]):
-    """Text batch: the batched UnicodeText space.
+    """Space of a batch of texts.
 
-    A Tuple of spaces, as for Gymnasium's own Text, that accepts the live view.
-
-    `copy=False` hands out the view itself, which is no tuple: a tuple cannot follow the memory.
+    A Tuple of spaces, as for Gymnasium's own Text, that accepts the live view: `copy=False` hands
+    out that view, as a tuple cannot follow the memory.
     """
 
     def contains(self, x: Any) -> bool:
-        """Whether the batch space contains `x`: a text of each space."""
+        """Whether `x` has a text of each space."""
         return bool(super().contains(tuple(x) if isinstance(x, SharedMemoryTexts) else x))
 
 

@@ -1,4 +1,4 @@
-"""State hash: equal states of an episode have one future under the reward in use."""
+"""State hash: episodes with equal hashes have the same future under the reward in use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fctncalling.data.types import Call, TurnResults
+from fctncalling.data.types import TurnResults
 from fctncalling.envs.episode.content_hash import hash_of_text
 from fctncalling.envs.episode.state import EpisodeState
 from fctncalling.envs.errors import InfrastructureError
@@ -27,10 +27,10 @@ def state_hash(
     user: User | None,
     truth: Callable[[], Sequence[TurnResults]],
 ) -> str | None:
-    """Return the hash of an episode's state; None where a tool's state cannot be read.
+    """Hash an episode's state; None if a tool's state cannot be read.
 
-    steps_left: in this turn; is_strict: whether the reward is; truth: what the ground truth left
-    behind, turn by turn, asked for where results repeat.
+    steps_left: in this turn; is_strict: whether the reward is; truth: the turn results of the
+    ground truth, called only if results repeat.
 
     It takes in the tools' whole state, the turn, the observation that the agent answers, what
     checkers will look at (each turn's results, without order, as often as the truth needs them, and
@@ -66,7 +66,7 @@ def _truth_calls(state: EpisodeState) -> Sequence[str]:
 def _repeated_results(
     state: EpisodeState, truth: Callable[[], Sequence[TurnResults]]
 ) -> list[list[Any]]:
-    """Return how often results were seen that the truth needs more than once in a turn."""
+    """Count the results seen that the truth needs more than once in a turn."""
     turns = [*(turn.results for turn in state.turns), state.results]
     calls = state.task.ground_truth or () if state.task.is_multi_turn else ()
     repeated = max(Counter(text for turn in turns for text in turn).values(), default=0) > 1
@@ -74,17 +74,18 @@ def _repeated_results(
         return []
     try:
         needed = [_repeats(turn.results) for turn in truth()]
-    except InfrastructureError:  # told at the end; till then every number counts
+    except InfrastructureError:  # reported at the end; till then every number counts
         needed = [Counter(text for turn in turns for text in turn)] * len(turns)
-    seen, found = Counter[str](), list[list[Any]]()
+    seen, repeats = Counter[str](), list[list[Any]]()
     for number, turn in enumerate(turns):
         seen.update(turn)
-        last = number == len(turns) - 1  # of this turn and all later ones the most that one needs
-        for each in needed[number:] if last else needed[number : number + 1]:
-            found += [
-                [number, text, min(seen[text], count)] for text, count in sorted(each.items())
+        # A result of the current turn still counts in later turns: compare with what each needs.
+        is_current = number == len(turns) - 1
+        for counts in needed[number:] if is_current else needed[number : number + 1]:
+            repeats += [
+                [number, text, min(seen[text], count)] for text, count in sorted(counts.items())
             ]
-    return found
+    return repeats
 
 
 def _repeats(texts: Iterable[str]) -> Mapping[str, int]:
@@ -92,27 +93,24 @@ def _repeats(texts: Iterable[str]) -> Mapping[str, int]:
 
 
 def _said(state: EpisodeState, user: User | None) -> Any:
-    """Return of the conversation what a user's answers, or the checker of answers, depend on."""
+    """Return the part of the conversation that a user, or the checker of answers, depends on."""
     if not (user is None or user is scripted_user or isinstance(user, RuleUser)):
         return state.conversation
     if state.task.kind == "clarify":  # its questions are counted, their answers looked at
-        return [each.get("content") for each in state.conversation if each["role"] == "user"]
+        return [turn.get("content") for turn in state.conversation if turn["role"] == "user"]
     length = len(state.conversation) if isinstance(user, RuleUser) else 0  # its wording's choice
     return [length, state.last_message if state.task.kind == "agentic" else None]
 
 
 def _strict_limits(state: EpisodeState, expected: Sequence[str]) -> list[Any]:
-    """Return what is left of a strict turn's limits on calls and tries, where it may run out."""
+    """Return how many calls and tries a strict turn has left, if they may run out."""
     steps = [step for step in state.steps if step.turn == state.turn]
     count = sum(max(len(step.calls), len(step.executed)) for step in steps)
     left = MAX_CALLS[0] + MAX_CALLS[1] * len(expected) - count
+    # A limit is part of the state only near its end: else no two histories would have one hash.
     tries: dict[str, list[str]] = {function_of(text): [] for text in expected}
     for call in distinct_calls(steps):
         if call.name in tries:
-            tries[call.name].append(_call_text(call))
+            tries[call.name].append(repr([call.name, sorted(map(repr, call.arguments.items()))]))
     many = [sorted(calls) for calls in tries.values() if len(calls) > MAX_TRIES - DETOURS]
     return [left] * (left <= len(expected) + DETOURS) + many
-
-
-def _call_text(call: Call) -> str:
-    return repr([call.name, sorted(map(repr, call.arguments.items()))])

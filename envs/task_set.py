@@ -1,4 +1,4 @@
-"""TaskSet: the tasks an environment draws from; a file is parsed once per process."""
+"""Set of the tasks that an environment draws from; a file is parsed once per process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SHOWN_IDS = 5  # ids named in an error message
 
 
 class UnknownTask(KeyError):
-    """Unknown task: no task has the requested id."""
+    """Error of a task id that the task set does not have."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would show the message as a quoted literal
 
 
 class TaskSet:
-    """Set of tasks, in order and by id; environments can share one, which is read-only."""
+    """Tasks in order and by id; read-only, so environments can share one."""
 
     def __init__(self, tasks: Sequence[Task], origin: str = "tasks") -> None:
         if not tasks:
@@ -47,16 +47,16 @@ class TaskSet:
     def by_id(self, task_id: str) -> Task:
         """Return a task by its id; raises UnknownTask, naming some that exist."""
         if task_id not in self._by_id:
-            shown = ", ".join(f'"{task.id}"' for task in self.tasks[:_SHOWN_IDS])
+            ids = ", ".join(f'"{task.id}"' for task in self.tasks[:_SHOWN_IDS])
             more = ", ..." if len(self) > _SHOWN_IDS else ""
             raise UnknownTask(
                 f"no task has the id {task_id!r}: {self.origin} holds {len(self)} tasks, "
-                f"{shown}{more}."
+                f"{ids}{more}."
             )
         return self._by_id[task_id]
 
     def choose(self, options: Mapping[str, Any] | None, random: Generator) -> Task:
-        """Choose the task of `options["task_id"]`, or one at random.
+        """Return the task `options["task_id"]`, or a random one.
 
         Raises UnknownTask, ValueError.
         """
@@ -67,7 +67,7 @@ class TaskSet:
 
 
 def requested_task_id(options: Mapping[str, Any] | None) -> Any:
-    """Return the task id requested by the options of `reset`, None for none; ValueError."""
+    """Return the task id in the options of `reset`, None if there is none; ValueError."""
     if unknown := set(options or ()) - {"task_id"}:
         raise ValueError(
             f'reset: unknown options {sorted(map(str, unknown))}: expected only "task_id".'
@@ -80,7 +80,7 @@ def make_task_set(
     tasks: Sequence[Task] | TaskSet | None = None,
     self_documented: Collection[str] = (),
 ) -> TaskSet:
-    """Make the task set of the given tasks, of a file, or (neither given) the embedded one.
+    """Make a task set of given tasks, of a file, or (neither given) the embedded one.
 
     A TaskSet and a file that was read before are shared: hundreds of environments start at once.
     Of the `self_documented` classes the file may lack function docs.

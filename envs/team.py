@@ -1,4 +1,4 @@
-"""TeamEnv: several roles in one conversation, each with views and tools of its own."""
+"""Gymnasium environment of several roles in one conversation, each with its view and tools."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NUM_DEFAULT_TASKS = 256
 
 
 class TeamEnv(FunctionCallingEnv):
-    """Team env, a Gymnasium environment: BFCL tasks played by a team, one role's message a step.
+    """Gymnasium environment of BFCL tasks played by a team, one role's message a step.
 
     `info["role"]` names the role that acts next; observation, `info["messages"]`, `info["tools"]`
     and `info["instructions"]` are what that role sees since it last acted. The other fields are
@@ -77,7 +77,7 @@ class TeamEnv(FunctionCallingEnv):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Names of the roles, as `info["role"]` has them."""
+        """Names of the roles, as in `info["role"]`."""
         return tuple(self.team.roles)
 
     def reset(
@@ -97,11 +97,10 @@ class TeamEnv(FunctionCallingEnv):
         return self._role_observation_and_info(talk, common)
 
     def step(self, action: str) -> Step:
-        """Step: play one message of the role `info["role"]`.
+        """Play one message of the role `info["role"]`.
 
-        Returns the five of Gymnasium, about what the next role sees.
-
-        Raises ResetNeeded before the first reset and after the end, TypeError for no `str`.
+        Returns Gymnasium's five values, with the view of the next role. Raises ResetNeeded before
+        the first reset and after the end, TypeError for no `str`.
         """
         self._required_state("step")
         talk = self._conversation
@@ -114,7 +113,7 @@ class TeamEnv(FunctionCallingEnv):
         return self._play(talk, text)
 
     def _play(self, talk: TeamConversation, text: str) -> Step:
-        """Play a message: it is a call or an answer, an approval, or words for the others."""
+        """Play a message: a call or an answer, an approval, or a message to the other roles."""
         role, approval = self.team.roles[talk.role], self.team.approval
         parsed = self._parsed(role, text)
         if (foreign := self._foreign_call(role, parsed.calls)) is not None:
@@ -135,7 +134,7 @@ class TeamEnv(FunctionCallingEnv):
         return self._environment_step(talk, text, spoke=role.name)
 
     def _environment_step(self, talk: TeamConversation, text: str, *, spoke: str) -> Step:
-        """Let a message of the role in turn reach the environment; `spoke`: whose step it is."""
+        """Pass a message of the role in turn to the environment; `spoke`: the role of the step."""
         _, reward, terminated, truncated, info = super().step(text)
         writer = talk.role
         talk.ended = terminated or truncated
@@ -154,18 +153,18 @@ class TeamEnv(FunctionCallingEnv):
         return observation, reward, terminated, truncated, info
 
     def _hand_on(self, talk: TeamConversation, calls: Sequence[Call]) -> Step:
-        """Give the turn to the next role."""
+        """Pass the turn to the next role."""
         spoke = talk.role
         talk.pass_turn()
         return self._without_environment(talk, spoke, calls, None)
 
     def _refuse(self, talk: TeamConversation, calls: Sequence[Call], foreign: str) -> Step:
-        """Answer a call of another role's tool; nothing of the message is executed."""
+        """Answer a call of another role's tool with an error; no call is executed."""
         tools = self._prompts.tools(self.task, talk.turn, self.team.roles[talk.role])
-        own = [tool["function"]["name"] for tool in tools]
+        names = [tool["function"]["name"] for tool in tools]
         content = (
             f'Error: the {talk.role} cannot call "{foreign}". '
-            f"Its functions: {', '.join(own) or 'none'}."
+            f"Its functions: {', '.join(names) or 'none'}."
         )
         message: Message = {"role": "tool", "name": foreign, "content": content}
         talk.views.deliver("", [message], owner=talk.role)
@@ -175,13 +174,13 @@ class TeamEnv(FunctionCallingEnv):
     def _without_environment(
         self, talk: TeamConversation, spoke: str, calls: Sequence[Call], error: str | None
     ) -> Step:
-        """Return the step of a message that reached no environment; one too many is the last."""
+        """Return the step of a message that did not reach the environment."""
         task = self.task
         info: dict[str, Any] = {"task_id": task.id, "category": task.category, "calls": list(calls)}
         talk.ended = talk.count_message()
         if talk.ended:
-            most = f"{self.team.max_messages} messages passed without a call or an answer"
-            talk.verdict = Verdict(False, 0.0, "team:message_limit", most)
+            reason = f"{self.team.max_messages} messages passed without a call or an answer"
+            talk.verdict = Verdict(False, 0.0, "team:message_limit", reason)
             error = "step_limit"
             info |= {"verdict": talk.verdict, "ground_truth": copy.deepcopy(task.ground_truth)}
         info |= {"error": error, **self.team.rewards_info(0.0, spoke, spoke if error else None)}
@@ -191,7 +190,7 @@ class TeamEnv(FunctionCallingEnv):
     def _role_observation_and_info(
         self, talk: TeamConversation, common: dict[str, Any]
     ) -> tuple[str, dict[str, Any]]:
-        """Return what the role in turn sees; at the end, what the last step brought."""
+        """Build the view of the role in turn; at the end, the messages of the last step."""
         role, task, system = self.team.roles[talk.role], self.task, ""
         messages = common.pop("messages", []) if talk.ended else talk.views.take_unread(role.name)
         messages = encodable_value(messages)
@@ -216,9 +215,9 @@ class TeamEnv(FunctionCallingEnv):
         }
 
     def _parsed(self, role: TeamRole, text: str) -> ParsedMessage:
-        """Return a message as the environment would read it.
+        """Parse a message as the environment would.
 
-        Words of a role that calls nothing and answers nobody are words, whatever they look like.
+        A role without tools and answers writes no calls, whatever its text looks like.
         """
         if not role.calls_tools and self.team.answer.role != role.name:
             return ParsedMessage((), (), None, None, "")
@@ -228,15 +227,15 @@ class TeamEnv(FunctionCallingEnv):
         )
 
     def _foreign_call(self, role: TeamRole, calls: Sequence[Call]) -> str | None:
-        """Return the first function that is called but is offered to other roles alone, if any."""
+        """Return the first called function that only other roles may call, or None."""
         offered = {doc.name for doc in self.task.functions}
         names = (call.name for call in calls)
         return next((n for n in names if n in offered and not role.may_call(n)), None)
 
     def _check_team(self, *, own_tools: bool) -> None:
-        """Raise TeamError where the team's tools or knowledge are in no task.
+        """Raise TeamError if no task has the team's tools or knowledge.
 
-        Docs of own tools are known when they are played.
+        Docs of the user's own tools are made only when a task is played.
         """
         functions = {doc.name for task in self.tasks for doc in task.functions}
         if own_tools:
@@ -252,11 +251,11 @@ class TeamEnv(FunctionCallingEnv):
         return transcript(self._conversation.log, self._conversation.verdict)
 
     def get_state(self) -> dict[str, Any]:
-        """Get a private copy of the environment's state, random stream included."""
+        """Copy the environment's state, random stream included."""
         conversation = None if self._state is None else self._conversation
         return {**super().get_state(), "conversation": copy.deepcopy(conversation)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Set the state to one of `get_state`, of this environment or of one made alike."""
+        """Restore a state of `get_state`, of this environment or one with equal arguments."""
         super().set_state(state)
         self._conversation = copy.deepcopy(state["conversation"])

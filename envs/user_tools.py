@@ -1,4 +1,4 @@
-"""User-supplied tools: callables, Tool objects, stateful classes.
+"""Tools that users supply: callables, Tool objects, stateful classes.
 
 Callables, Tool objects, an executor go into a box: they keep no state of an episode, so the calls
 of one message run at once. A class is one set of instances an episode, as BFCL's own tools are. A
@@ -29,16 +29,15 @@ ToolsArgument = Mapping[str, Any] | ToolBox | Iterable[Any] | None
 
 
 class UserTools:
-    """The user's tools, of the `tools=` argument, split into classes and a ToolBox.
+    """The `tools=` argument, split into stateful classes and a ToolBox.
 
-    Raises ToolDefinitionError for what is no tool.
-
-    A mapping names classes for the `involved_classes` of tasks, and offers nothing by itself.
-    Everything in a list is offered as well, beside the functions of every task whose calls are
-    executed; the task's own functions win where names clash. Classes in a list bear their own
-    names; a mapping in a list is as a mapping alone. "mcp:COMMAND" and "mcp:URL" in a list are the
-    tools of an MCP server (`fctncalling.lab.mcp_client`). Where a task documents no method of a
-    class that is given, docs of all its public methods are made from signatures and docstrings.
+    Raises ToolDefinitionError for an object that is no tool. A mapping names classes for the
+    `involved_classes` of tasks, and offers nothing by itself. Everything in a list is offered as
+    well, beside the functions of every task whose calls are executed; the task's own functions win
+    where names clash. Classes in a list bear their own names; a mapping in a list is as a mapping
+    alone. "mcp:COMMAND" and "mcp:URL" in a list are the tools of an MCP server
+    (`fctncalling.lab.mcp_client`). Where a task documents no method of a class that is given, docs
+    of all its public methods are made from signatures and docstrings.
     """
 
     def __init__(self, tools: ToolsArgument) -> None:
@@ -68,7 +67,7 @@ class UserTools:
             if isinstance(tool, type) and not isinstance(getattr(tool, "inputs", None), Mapping):
                 self._offered[tool.__name__] = tool
             elif isinstance(tool, Mapping):
-                self.classes |= {name: _as_class(name, each) for name, each in tool.items()}
+                self.classes |= {name: _as_class(name, cls) for name, cls in tool.items()}
             else:
                 others.append(tool)
         self.classes |= self._offered
@@ -79,12 +78,10 @@ class UserTools:
             self._owns_box = True
 
     def import_task_tools(self, tasks: Iterable[Task], origin: str, *, allowed: bool) -> None:
-        """Import the tools that tasks name by their paths, unless specified by the user.
+        """Import the tools that tasks name by path, unless the user specified them.
 
-        Raises TaskError.
-
-        `allowed`: whether the user asked for it. `origin`: where the tasks come from, for the
-        messages.
+        Raises TaskError. `allowed`: whether the user asked for it. `origin`: where the tasks come
+        from, for the messages.
         """
         paths: dict[str, str] = {}
         for name, path, place in tool_paths_of_tasks(
@@ -99,17 +96,17 @@ class UserTools:
                 paths[name], self.classes[name] = path, import_tool_class(path, place)
 
     def refuse_name_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
-        """Refuse name clashes: ToolDefinitionError for an MCP tool named as a task's function.
+        """Raise ToolDefinitionError for an MCP tool with the name of a task's function.
 
-        Its server's author chose the name, not the user.
+        The server's author chose the name, so the user may not know of it.
         """
         remote = self.box.mcp_addresses if self.box else {}
         for task in tasks if remote else ():
             if not task.executes_calls:
                 continue
-            known = [name for name in task.involved_classes if self._is_known(name)]
-            own = {doc.name for doc in task.functions} | self._functions_of(known)
-            if clashing := sorted(own & remote.keys()):
+            classes = [name for name in task.involved_classes if self._is_known(name)]
+            functions = {doc.name for doc in task.functions} | self._functions_of(classes)
+            if clashing := sorted(functions & remote.keys()):
                 address = remote[clashing[0]]
                 raise ToolDefinitionError(
                     f"{address}: its tool {clashing[0]} has the name of a function of task "
@@ -121,7 +118,7 @@ class UserTools:
         return class_name in self.classes or class_name in TOOL_CLASSES
 
     def with_tool_docs(self, task: Task) -> Task:
-        """Return the task with the docs of its tools: generated ones and the extra tools'.
+        """Add the docs of its tools to a task: generated ones and the extra tools'.
 
         Raises ToolDefinitionError for a class of which docs cannot be made, TaskError for a
         function held out by a name that none has.
@@ -157,7 +154,7 @@ class UserTools:
         return self._docs_of_class[name]
 
     def tool_session(self, task: Task) -> ToolSession | None:
-        """Return a fresh tool session for a task that executes calls, None for others.
+        """Start a tool session for a task that executes calls; None for other tasks.
 
         Raises LookupError for a class that is not known, InfrastructureError where one cannot load.
         """
@@ -177,15 +174,12 @@ class UserTools:
     def execute_calls(
         self, calls: Sequence[str], session: ToolSession
     ) -> tuple[list[str], list[str]]:
-        """Execute a message's calls; return their results as shown and as judged.
+        """Execute a message's calls; return their results as displayed and as judged.
 
-        Raises InfrastructureError.
-
-        What a tool of a box returns is no result of the task: a tool that repeats its argument
-        could else pose as any. It is judged as BFCL judges a function that the task does not have.
-
-        Those of the box run at once. They do not go by the session: it puts names into text
-        arguments, as BFCL does, and a snippet's code must come through as it was written.
+        Calls of the box run at once. They bypass the session: it puts names into text arguments, as
+        BFCL does, and a snippet's code must arrive as it was written. Their results are judged as
+        BFCL judges a function that the task does not have: a tool that repeats its argument could
+        else imitate any result. Raises InfrastructureError.
         """
         boxed = {
             index: call
@@ -198,14 +192,15 @@ class UserTools:
         run = {index: call for index, call in boxed.items() if isinstance(call, Call)}
         if self.box is not None and run:
             texts |= dict(zip(run, self.box.call_all(list(run.values())), strict=True))
-        shown = [
+        displayed = [
             texts[index] if index in texts else session.execute(text)
             for index, text in enumerate(calls)
         ]
         judged = [
-            _undefined(calls[index]) if index in boxed else text for index, text in enumerate(shown)
+            _undefined(calls[index]) if index in boxed else text
+            for index, text in enumerate(displayed)
         ]
-        return shown, judged
+        return displayed, judged
 
     def close(self) -> None:
         """Close the tools: end the processes of those passed as a list."""
@@ -214,12 +209,12 @@ class UserTools:
 
     def _functions_of(self, class_names: Iterable[str]) -> set[str]:
         classes = [tool_class(name, self.classes) for name in class_names]
-        return {name for each in classes for name in dir(each) if not name.startswith("_")}
+        return {name for cls in classes for name in dir(cls) if not name.startswith("_")}
 
     def _boxed(self, text: str, session: ToolSession) -> Call | str | None:
-        """Return a call string as a call of the box, or the text why it is none.
+        """Parse a call string as a call of the box; an error text if its arguments are wrong.
 
-        None where it is the session's.
+        None if it is a call of the session.
         """
         name = text.partition("(")[0].strip()
         if (
@@ -246,7 +241,7 @@ def _undefined(call: str) -> str:
 
 
 def _arguments(call: ast.Call, parameters: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of a call by name; raises TypeError and what an expression may raise."""
+    """Evaluate a call's arguments by name; raises TypeError, or what an expression raises."""
     if len(call.args) > len(parameters):
         raise TypeError(f"takes {len(parameters)} arguments but {len(call.args)} were given")
     value = Evaluator().value

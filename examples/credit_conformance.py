@@ -1,4 +1,4 @@
-"""Does an advantage function credit what a policy wrote, and nothing else?
+"""Check of an advantage function: does it credit the policy's tokens alone?
 
     python examples/credit_conformance.py
 
@@ -26,15 +26,15 @@ def advantages(vector):
 
 
 def is_exact(rows, expected):
-    pairs = [pair for each in zip(rows, expected, strict=True) for pair in zip(*each, strict=True)]
-    return all(known is None or abs(found - known) < 1e-5 for found, known in pairs)
+    pairs = [pair for row in zip(rows, expected, strict=True) for pair in zip(*row, strict=True)]
+    return all(target is None or abs(actual - target) < 1e-5 for actual, target in pairs)
 
 
 def main():
     file = Path(conformance.__path__[0]) / "credit_vectors.json"
     for vector in json.loads(file.read_text())["tokens"]:
         rows = advantages(vector)
-        exact = [name for name, known in vector["expected"].items() if is_exact(rows, known)]
+        exact = [name for name, values in vector["expected"].items() if is_exact(rows, values)]
         print(f"{vector['name']:14} {', '.join(exact) or 'NEITHER':33} {vector['claim']}")
 
 

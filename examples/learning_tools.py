@@ -67,9 +67,7 @@ Q: """
 
 
 def exact_match_reward(responses: list[str], answers: list[str]) -> list[float]:
-    """Return 1 for each response that ends with its answer as `Result=number`, with or without
-    `<submit>`.
-    """
+    """Return 1 for each response that ends with its answer as `Result=number`."""
     rewards = []
     for response, answer in zip(responses, answers, strict=True):
         numbers = re.findall(r"Result\s*=\s*(-?\d+(?:\.\d+)?)\s*(?:<submit>)?$", response)
@@ -78,7 +76,7 @@ def exact_match_reward(responses: list[str], answers: list[str]) -> list[float]:
 
 
 def contains_reward(responses: list[str], answers: list[str]) -> list[float]:
-    """Return 1 for each response that holds its answer."""
+    """Return 1 for each response that contains its answer."""
     return [
         float(answer.lower() in response.lower())
         for response, answer in zip(responses, answers, strict=True)
@@ -107,18 +105,16 @@ def wiki_tasks(count: int) -> tuple[list[str], list[str]]:
 
 
 def python_tasks(count: int) -> tuple[list[str], list[str]]:
-    """Return made problems."""
+    """Return generated problems."""
     tasks = [MathTasks().by_id(f"train_{random.randint(0, 10**6)}") for _ in range(count)]
     return [task.prompt for task in tasks], [task.answer for task in tasks]
 
 
 class ScriptedSearch(TextEnvironment):
-    """Plays the wiki without a model that could: searches for the question, answers with the page's
-    title.
-    """
+    """Scripted policy for the wiki: searches for the question, answers from the page."""
 
     def generate(self, histories: Sequence[TextHistory]) -> list[TextHistory]:
-        """Write the next part of every episode that goes on."""
+        """Generate the next part of every unfinished episode."""
         for history in histories:
             if not history.completed:
                 question, answered = history.last_text_segment, history.num_answered_calls
@@ -130,7 +126,7 @@ class ScriptedSearch(TextEnvironment):
 
 
 class Part(NamedTuple):
-    """What one part of the page needs."""
+    """Settings of one part of the page."""
 
     make_tools: Callable[[], dict[str, Any]]
     prompt: str  # with examples, for a model that has learned nothing of this
@@ -171,7 +167,7 @@ PARTS = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run episodes of a part and learn from them, a few times."""
+    """Run episodes of a part and learn from them, several times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", choices=PARTS, default="calculator")
     parser.add_argument("--model", help="folder of a causal language model; else an embedded one")

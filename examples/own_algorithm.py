@@ -1,4 +1,4 @@
-"""An algorithm of one's own: Monte Carlo returns less the critic's values.
+"""Custom algorithm: Monte Carlo returns minus the critic's values.
 
     cd examples && fctncalling train --algorithm_name own_algorithm:MONTE_CARLO
 
@@ -21,7 +21,7 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 def monte_carlo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return what each token's action and the later ones earned, less the value, (E, L)."""
+    """Return the rewards from each token's action on, minus the value, (E, L)."""
     returns = returns_to_go(trajectories, config.resolved_gamma).float()
     advantages = torch.where(trajectories.acted, returns - trajectories.values, 0.0)
     return AdvantageEstimate(advantages, returns, loss_mask=trajectories.acted)

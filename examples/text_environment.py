@@ -33,12 +33,12 @@ def add(text: str) -> str:
 
 
 def reward_fn(result: str, answer: str) -> int:
-    """Return 1 where the result is the answer."""
+    """Return 1 if the result is the answer."""
     return int(result.partition("=")[2].partition("<")[0].strip() == answer)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run episodes, show them, learn from them."""
+    """Run episodes, print them, learn from them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="folder of a causal language model; else the embedded one")
     parser.add_argument("--seed", type=int, default=0)

@@ -104,7 +104,7 @@ def token_losses(outputs, old_logprobs, advantages, returns, acted, settings: Se
 
 
 def rows_of(episodes) -> Rows:
-    """Return the rows of the episodes that can be learned from."""
+    """Collect the rows of the valid episodes."""
     rows = [row for e in episodes if not e.invalid for row in e.rows if any(row.acted)]
     rows.sort(key=lambda row: len(row.ids))
     lengths = torch.tensor([len(row.ids) for row in rows])
@@ -129,8 +129,8 @@ def learn(policy: ActorCritic, optimiser, rows: Rows, settings: Settings, order:
             old_logprobs[place], values[place] = logprobs, value
     inputs = (rows.rewards, values, rows.acted, rows.ends_action)
     advantages, returns = bad_gae(*inputs, gamma=settings.gamma, lam=settings.lam)
-    known = advantages[rows.acted]
-    advantages = (advantages - known.mean()) / (known.std(correction=0) + 1e-5)
+    used = advantages[rows.acted]
+    advantages = (advantages - used.mean()) / (used.std(correction=0) + 1e-5)
     divisor = rows.acted.sum() / settings.minibatches  # one for all: every token weighs the same
     for minibatch in order.tensor_split(settings.minibatches):
         optimiser.zero_grad()
@@ -148,7 +148,8 @@ def play(policy: ActorCritic, tokenizer, tasks, ids, **sampling):
     limits = {"num_envs": 128, "max_new_tokens": 64, "max_episode_tokens": 1024}
     make_env = partial(FunctionCallingEnv, tasks=tasks, reward="strict", strict=True)
     episodes = play_episodes(policy.model, tokenizer, make_env, ids, **limits, **sampling)
-    print(f"success: {sum(bool(it.success) for it in episodes) / len(episodes):.1%}", flush=True)
+    successes = [bool(episode.success) for episode in episodes]
+    print(f"success: {sum(successes) / len(episodes):.1%}", flush=True)
     return episodes
 
 
@@ -163,7 +164,7 @@ def main(settings: Settings) -> None:
     groups = [{"params": list(part.parameters()), "lr": lr} for part, lr in rates]
     optimiser = torch.optim.AdamW(groups, weight_decay=0.0)
     tasks, held_out = (load_tasks(embedded_path(name)) for name in ("train", "held_out"))
-    test = {"tasks": held_out, "ids": [it.id for it in held_out], "seed": 0, "temperature": 0.0}
+    test = {"tasks": held_out, "ids": [task.id for task in held_out], "seed": 0, "temperature": 0.0}
     play(policy, tokenizer, **test)
     for update in range(1, settings.updates + 1):
         print(f"update {update}, ", end="")

@@ -18,6 +18,13 @@ LIST = ROOT / "tests/support/old_names.json"
 OLD: dict[str, list[str]] = json.loads(LIST.read_text())
 FOLDERS = (*ROOMS, PACKAGE, "tests", "benchmarks", "examples", "docs")
 SEARCHED = (".py", ".md", ".json", ".toml")
+LAB = ("credit", "embedded", "integrations", "mcp_client", "memory_plan", "text_environment")
+PLAIN = ("data", "checkers", "envs", "benchmarks", "examples", "fctncalling/training")
+PLAIN += ("fctncalling/evaluation/agents", *(f"fctncalling/lab/{room}" for room in LAB))
+RIDDLE = re.compile(
+    r"\b(alike|bears|behind|besides?|gone|keeps|kept|known|lets?|nothing|own|said|says?|shown|shows"
+    r"|stands?|tells?|told|whatever|whoever|whose|in its place|is to be|such that|what there)\b"
+)
 
 
 def defined(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
@@ -58,6 +65,15 @@ def old_words(root: Path, folders: tuple[str, ...]) -> list[str]:
 def test_no_class_function_or_module_bears_an_old_name() -> None:
     found = old_definitions(ROOT, FOLDERS)
     assert found == []
+
+
+def test_first_lines_of_docstrings_are_plain_english() -> None:
+    nodes = [n for room in PLAIN for file in python_files(ROOT / room) for n in nodes_of(file)]
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, kinds)]
+    first_lines = [text.split("\n")[0] for text in docstrings if text]
+    riddles = [line for line in first_lines if RIDDLE.search(line)]
+    assert len(riddles) <= 0.04 * len(first_lines), "\n".join(riddles)
 
 
 def test_no_flag_bears_an_old_name() -> None:

@@ -1,4 +1,4 @@
-"""Arms of the court, as data: a new one is a line here."""
+"""Arms of the court as data: a new arm is a new line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONG = (*STREAMS, "mended")
 
 
 class Arm(NamedTuple):
-    """What is trained: flags of the trainer, and values that stand in for a critic."""
+    """Training arm: flags of the trainer, and values that replace a critic's."""
 
     flags: dict[str, Any]
     about: str

@@ -1,4 +1,4 @@
-"""The court: arms that differ in their credit, trained seed after seed on tasks where it matters.
+"""Court: arms that differ in credit assignment, trained seed after seed.
 
 `python benchmarks/court/court.py --tasks warm,cold,mended --minutes 30` trains the missing runs:
 first those that find the rate of each arm, on seeds of their own, then seed after seed, so that a
@@ -49,7 +49,7 @@ EVALUATIONS = 4  # of a run, evenly spread, the last behind its last update
 
 
 class Job(NamedTuple):
-    """One run that is wanted."""
+    """Run to do."""
 
     tasks: str
     arm: str
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def is_available(name: str) -> bool:
-    """Whether this version has an arm's flags; else it is said."""
+    """Whether this version has an arm's flags; prints a note if not."""
     try:
         TrainConfig(**ARMS[name].flags)
     except (TypeError, SettingError) as error:
@@ -102,27 +102,27 @@ def is_available(name: str) -> bool:
 def jobs(
     tasks: Sequence[str], names: Sequence[str], seeds: Sequence[int], kept: Path, tuning: int = 2
 ) -> Iterator[Job]:
-    """Yield the runs that are wanted and not kept yet: tuning first, then seed after seed."""
-    chosen = [(each, name) for each, name in product(tasks, names) if each in ARMS[name].tasks]
-    own = [(each, name) for each, name in chosen if not ARMS[name].rate_of]
-    for seed, lr, (each, name) in product(TUNING_SEEDS[:tuning], RATES, own):
-        if (job := Job(each, name, seed, lr)) not in known(kept):
+    """Yield the missing runs: tuning first, then seed after seed."""
+    chosen = [(kind, name) for kind, name in product(tasks, names) if kind in ARMS[name].tasks]
+    own = [(task_set, name) for task_set, name in chosen if not ARMS[name].rate_of]
+    for seed, lr, (task_set, name) in product(TUNING_SEEDS[:tuning], RATES, own):
+        if (job := Job(task_set, name, seed, lr)) not in known(kept):
             yield job
-    for seed, (each, name) in product(seeds, chosen):
+    for seed, (task_set, name) in product(seeds, chosen):
         runs = read_runs(kept)
-        if seed <= ARMS[name].seeds and not (seed > FEW and is_out(runs, each, name)):
-            lr = best_rate(runs, each, ARMS[name].rate_of or name)
-            if (job := Job(each, name, seed, lr)) not in known(kept):
+        if seed <= ARMS[name].seeds and not (seed > FEW and is_out(runs, task_set, name)):
+            lr = best_rate(runs, task_set, ARMS[name].rate_of or name)
+            if (job := Job(task_set, name, seed, lr)) not in known(kept):
                 yield job
 
 
 def known(kept: Path) -> set[Job]:
-    """Return the jobs that are done."""
+    """Return the finished jobs."""
     return {Job(run.tasks, run.arm, run.seed, run.lr) for run in read_runs(kept)}
 
 
 def play(job: Job) -> Run:
-    """Return a run, trained now."""
+    """Train and return a run."""
     chosen, arm = TASK_SETS[job.tasks], ARMS[job.arm]
     more = {"seed": job.seed, "lr": job.lr, "eval_interval": 0, "save_interval": 0}
     # a prefix that the truth plays ends its turns with the embedded models' word
@@ -144,7 +144,7 @@ def play(job: Job) -> Run:
 
 
 class Learner:
-    """A run that is learned update by update, with hand-made values where its arm wants them."""
+    """Run that is trained update by update, with hand-made values if its arm has any."""
 
     def __init__(self, run: TrainingRun, job: Job, tasks: Mapping[str, Any]) -> None:
         self.run, self.job, self.tasks = run, job, tasks
@@ -152,7 +152,7 @@ class Learner:
         self.hand_made = HAND_MADE[kind].get(ARMS[job.arm].values)
 
     def learn(self) -> Run:
-        """Return the figures of the run, after its last update."""
+        """Train to the last update and return the run's figures."""
         run, curve, kl = self.run, list[float](), list[float]()
         sampled = list[float]()
         every = run.config.num_updates // EVALUATIONS
@@ -170,16 +170,14 @@ class Learner:
     def _update(self, episodes: Sequence[EpisodeRecord]) -> Mapping[str, Any]:
         if self.hand_made is None:
             return self.run.learn(episodes)
-        usable = [each for each in episodes if not each.invalid]
+        usable = [episode for episode in episodes if not episode.invalid]
         values: Values = self.hand_made(PlayedUpdate(self.run, self.tasks, usable))
-        given = ppo.TPPO._replace(estimate=GivenCredit(usable, values))
-        with mock.patch.dict(ppo.ALGORITHMS, TPPO=given):
+        algorithm = ppo.TPPO._replace(estimate=GivenCredit(usable, values))
+        with mock.patch.dict(ppo.ALGORITHMS, TPPO=algorithm):
             return self.run.learn(usable)
 
     def _held_out(self, number: int) -> float:
-        """Return the success on whole held-out tasks, greedily (0) or sampled (1): strict where
-        there is a strict verdict.
-        """
+        """Return greedy (0) or sampled (1) success on whole held-out tasks."""
         run = self.run
         rounds = evaluation_rounds(run.held_out_ids, run.config, run.counters.updates)
         episodes = run.rollout.play(rounds[number], run.interruption).episodes

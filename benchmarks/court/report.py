@@ -1,4 +1,4 @@
-"""What the court's runs say: areas, ends, exact tests, ruins and what they cost."""
+"""Report of the court's runs: areas, final success, exact tests, ruined runs and costs."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Run(NamedTuple):
 
 
 def read_runs(path: Path) -> list[Run]:
-    """Return the runs of a file; none where there is no such file."""
+    """Read the runs of a file; [] if it does not exist."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return [Run(**json.loads(line)) for line in lines]
 
 
 def best_rate(runs: Sequence[Run], tasks: str, arm: str) -> float:
-    """Return the rate of the largest mean area on the tuning seeds; the middle one before these."""
+    """Return the rate with the largest mean area on the tuning seeds, by default the middle one."""
     areas: dict[float, list[float]] = {}
     for run in runs:
         if (run.tasks, run.arm) == (tasks, arm) and run.seed > 100:
@@ -56,7 +56,7 @@ def best_rate(runs: Sequence[Run], tasks: str, arm: str) -> float:
 
 
 def judged(runs: Sequence[Run], tasks: str, arm: str) -> dict[int, Run]:
-    """Return the runs that count, by seed: at the arm's rate, none that tuned it."""
+    """Return an arm's runs at its best rate by seed, without tuning runs."""
     lr = best_rate(runs, tasks, ARMS[arm].rate_of or arm)
     return {
         run.seed: run
@@ -66,7 +66,7 @@ def judged(runs: Sequence[Run], tasks: str, arm: str) -> dict[int, Run]:
 
 
 def is_out(runs: Sequence[Run], tasks: str, arm: str) -> bool:
-    """Whether an arm needs no more seeds: after FEW it is far below what it is tested against."""
+    """Whether an arm needs no more seeds: after FEW it is far below the baseline."""
     own, base = judged(runs, tasks, arm), judged(runs, tasks, BASE)
     shared = own.keys() & base.keys()
     gains = [own[seed].area - base[seed].area for seed in shared]
@@ -74,7 +74,7 @@ def is_out(runs: Sequence[Run], tasks: str, arm: str) -> bool:
 
 
 def report(runs: Sequence[Run]) -> str:
-    """Return a table a task set: an arm a line."""
+    """Format a table for each task set, with a line for each arm."""
     parts = []
     for tasks in dict.fromkeys(run.tasks for run in runs):
         base = judged(runs, tasks, BASE)
@@ -91,25 +91,25 @@ HEAD = (
 
 
 def arm_line(runs: Sequence[Run], tasks: str, arm: str, base: dict[int, Run]) -> str:
-    """Return an arm's line: means, and its gain with an exact p, paired by seed where the seeds are
-    the same, else by ranks.
-    """
+    """Format an arm's line: means, and its gain with an exact p (paired by seed, else by ranks)."""
     own = judged(runs, tasks, arm)
-    kept = list(own.values())
+    arm_runs = list(own.values())
     gain, p = "", ""
     if base and arm != BASE:
-        gain = f"{100 * (fmean(r.area for r in kept) - fmean(r.area for r in base.values())):+.1f}"
+        gained = fmean(r.area for r in arm_runs) - fmean(r.area for r in base.values())
+        gain = f"{100 * gained:+.1f}"
         p = f"{chance(own, base):.3f}"
     return (
-        f"| {arm} | {kept[0].lr:g} | {len(kept)} | {100 * fmean(r.area for r in kept):.1f} | "
-        f"{100 * fmean(r.greedy for r in kept):.1f} | {gain} | {p} | "
-        f"{sum(r.is_ruined for r in kept)} | {fmean(r.steps for r in kept):,.0f} | "
-        f"{fmean(r.cpu_seconds for r in kept):.0f} |"
+        f"| {arm} | {arm_runs[0].lr:g} | {len(arm_runs)} | "
+        f"{100 * fmean(r.area for r in arm_runs):.1f} | "
+        f"{100 * fmean(r.greedy for r in arm_runs):.1f} | {gain} | {p} | "
+        f"{sum(r.is_ruined for r in arm_runs)} | {fmean(r.steps for r in arm_runs):,.0f} | "
+        f"{fmean(r.cpu_seconds for r in arm_runs):.0f} |"
     )
 
 
 def chance(own: dict[int, Run], base: dict[int, Run]) -> float:
-    """Return the exact p of two arms' areas being alike."""
+    """Return the exact p value of two arms' areas being equal."""
     if own.keys() == base.keys():
         return sign_flips([own[seed].area - base[seed].area for seed in own])
     return mann_whitney([r.area for r in own.values()], [r.area for r in base.values()])

@@ -1,4 +1,4 @@
-"""Task sets of the court: what a seed plays, and what it is evaluated on."""
+"""Task sets of the court: tasks of a seed's training and evaluation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MakeTasks = Callable[..., list[Task]]
 
 
 def embedded_tasks(split: str, num_tasks: int, *, seed: int, first_id: int = 0) -> list[Task]:
-    """Return a draw of the embedded multi-turn tasks of a split; they have ids of their own."""
+    """Draw embedded multi-turn tasks of a split, with new ids."""
     tasks = [task for task in load_tasks(embedded_path(split)) if task.is_multi_turn]
     return random.Random(seed).sample(tasks, num_tasks)
 
@@ -33,14 +33,14 @@ def embedded_tasks(split: str, num_tasks: int, *, seed: int, first_id: int = 0) 
 def stream_tasks(
     split: str, num_tasks: int, *, seed: int, first_id: int = 0, pool: ErrandPool
 ) -> list[Task]:
-    """Return fresh stream tasks of a split ("train" or "held_out")."""
+    """Draw stream tasks of a split ("train" or "held_out")."""
     return load_entries(
         stream_entries(split, num_tasks, seed=seed, first_id=first_id, errands=pool)
     )
 
 
 class TaskSet(NamedTuple):
-    """Tasks of a kind: how they are made and played, and how long a run of them is."""
+    """Tasks of one kind: how they are made and played, and the length of a run."""
 
     model: str
     make_tasks: MakeTasks
@@ -48,15 +48,15 @@ class TaskSet(NamedTuple):
     flags: dict[str, Any]
 
     def setup(self, config: TrainConfig) -> TaskSetup:
-        """Return the setup of a run: as many tasks as it plays, each drawn once, but for groups."""
+        """Make the setup of a run with as many distinct tasks as it plays, but for groups."""
         episodes = config.num_updates * config.episodes_per_update
         training = self.make_tasks("train", episodes, seed=1000 + config.seed)
         held_out = self.make_tasks("held_out", HELD_OUT, seed=0, first_id=FIRST_HELD_OUT)
         tasks = [*training, *held_out]
         return TaskSetup(
             partial(self.make_env, tasks),
-            [CandidateTask(it.id, it.category, len(it.question)) for it in training],
-            [it.id for it in held_out],
+            [CandidateTask(task.id, task.category, len(task.question)) for task in training],
+            [task.id for task in held_out],
             self.make_env,
             training,
             held_out,
@@ -64,7 +64,7 @@ class TaskSet(NamedTuple):
 
 
 def strict_env(tasks: Sequence[Task]) -> FunctionCallingEnv:
-    """Return an environment that pays for what needs no forgiveness."""
+    """Make an environment with the strict reward."""
     return FunctionCallingEnv(tasks=tasks, reward="strict")
 
 
@@ -89,5 +89,5 @@ TASK_SETS = {
 
 
 def model_folder(name: str) -> Path:
-    """Return the folder of the model that a task set starts from."""
+    """Return the folder of a task set's start model."""
     return embedded_path(TASK_SETS[name].model)

@@ -1,4 +1,4 @@
-"""Values that stand in for a critic: the truth, as a ceiling, and two that a process reward pays.
+"""Hand-made values that replace a critic's: the truth, as a ceiling, and two process rewards.
 
 Each function returns V of the state before every action of every episode; the credit of an action
 is its reward, plus V of the state behind it, less V of the state before it.
@@ -30,7 +30,7 @@ BRANCHES = 3  # more episodes of each task that the truth of mended tasks is poo
 
 
 class PlayedUpdate(NamedTuple):
-    """What an update has played: the run, the tasks by id, and the episodes."""
+    """Episodes of an update, with the run and the tasks by id."""
 
     run: TrainingRun
     tasks: Mapping[str, Task]
@@ -38,7 +38,7 @@ class PlayedUpdate(NamedTuple):
 
 
 class GivenCredit:
-    """TPPO's estimate with a given credit at all tokens of an action."""
+    """TPPO's estimate with a given credit for all tokens of an action."""
 
     def __init__(self, episodes: Sequence[EpisodeRecord], values: Values) -> None:
         self.credit = [
@@ -54,9 +54,9 @@ class GivenCredit:
         estimate = TPPO.estimate(trajectories, config)
         number = trajectories.action_number().clamp(min=0)  # (E, L)
         credit = torch.zeros_like(estimate.advantages)
-        for episode, known in enumerate(self.credit):
-            own = torch.tensor(known).to(credit)
-            credit[episode] = own[number[episode].clamp(max=len(known) - 1)]
+        for episode, by_action in enumerate(self.credit):
+            own = torch.tensor(by_action).to(credit)
+            credit[episode] = own[number[episode].clamp(max=len(by_action) - 1)]
         return estimate._replace(advantages=torch.where(estimate.loss_mask, credit, 0.0))
 
 
@@ -79,53 +79,52 @@ def truth_path(task: Task) -> list[Call | None]:
 
 
 def right_so_far(task: Task, episode: EpisodeRecord) -> list[bool]:
-    """Return before each action whether all earlier ones were the truth's; of a success, always."""
+    """Return before each action whether all earlier ones were right; True in a success."""
     if episode.strict_success or (episode.strict_success is None and episode.success):
         return [True] * len(steps(episode))
-    right, found = True, list[bool]()
+    right, flags = True, list[bool]()
     path = truth_path(task)
     for number, step in enumerate(steps(episode)):
-        found.append(right)
+        flags.append(right)
         called = [] if number >= len(path) or path[number] is None else [path[number]]
         right = right and number < len(path) and list(step.calls) == called
-    return found
+    return flags
 
 
 def path_errors(played: PlayedUpdate) -> Values:
-    """Return 1 where nothing went wrong yet, else 0: what falls is -1 at the first error."""
+    """Return 1 before the first error, else 0, so that the first error costs 1."""
     return [[float(r) for r in right_so_far(played.tasks[e.task_id], e)] for e in played.episodes]
 
 
 def path_potential(played: PlayedUpdate) -> Values:
-    """Return the share of the truth's actions that are done, 0 behind an error."""
-    found = []
+    """Return the share of the truth's actions that are done, 0 after an error."""
+    values = []
     for episode in played.episodes:
         task = played.tasks[episode.task_id]
         total = len(truth_path(task))
         right = right_so_far(task, episode)
-        found.append([min(t / total, 1.0) * r for t, r in enumerate(right)])
-    return found
+        values.append([min(t / total, 1.0) * r for t, r in enumerate(right)])
+    return values
 
 
 def path_truth(played: PlayedUpdate) -> Values:
-    """Return the probability of the rest of the truth's path, 0 behind an error: exact, but for
-    other orders of the same calls.
-    """
+    """Return the probability of the rest of the truth's path, 0 after an error."""
     chosen = [played.tasks[name] for name in dict.fromkeys(e.task_id for e in played.episodes)]
     to_come = path_probabilities(played.run, chosen)
-    found = []
+    values = []
     for episode in played.episodes:
-        known = to_come[episode.task_id]
+        probabilities = to_come[episode.task_id]
         right = right_so_far(played.tasks[episode.task_id], episode)
-        found.append([known[min(t, len(known) - 1)] * r for t, r in enumerate(right)])
-    return found
+        last = len(probabilities) - 1
+        values.append([probabilities[min(t, last)] * r for t, r in enumerate(right)])
+    return values
 
 
 @torch.no_grad()
 def path_probabilities(run: TrainingRun, tasks: Sequence[Task]) -> dict[str, list[float]]:
-    """Return for each task the policy's probability of the truth's actions from each one on."""
+    """Return the policy's probability of the truth's remaining actions, by task."""
     records = demonstrations(tasks, StreamDemonstrator(tasks), run.template)
-    found = {}
+    values = {}
     for record in records:
         (row,) = record.rows
         ids, acted = torch.tensor([row.ids]), torch.tensor([row.acted])
@@ -134,15 +133,15 @@ def path_probabilities(run: TrainingRun, tasks: Sequence[Task]) -> dict[str, lis
         ends = torch.tensor(row.ends_action)[acted[0]].long()
         number = ends.cumsum(0) - ends
         actions = torch.zeros(int(ends.sum())).index_add(0, number, logprobs)
-        found[record.task_id] = actions.flip(0).cumsum(0).flip(0).exp().tolist()
-    return found
+        values[record.task_id] = actions.flip(0).cumsum(0).flip(0).exp().tolist()
+    return values
 
 
 # -- mended: the state of the office decides what can still come
 
 
 class Place(NamedTuple):
-    """What is still to be done before an action, as far as it counts; files are alike."""
+    """Remaining work before an action."""
 
     lost: bool  # a turn ended wrong
     todo: int  # files of this turn that wait, unwrapped
@@ -164,7 +163,7 @@ def office_places(task: Task, episode: EpisodeRecord) -> Iterator[Place]:
     """Yield the place before each action of an episode of a mended task."""
     turns = [dict(_file_and_folder(text) for text in turn) for turn in task.ground_truth or ()]
     sent, wrapped, torn = dict[str, str](), set[str](), set[str]()
-    coins, lost, told = COINS, False, False
+    coins, lost, reported = COINS, False, False
     played = steps(episode)
     for number, step in enumerate(played):
         wanted = turns[step.turn]
@@ -174,7 +173,7 @@ def office_places(task: Task, episode: EpisodeRecord) -> Iterator[Place]:
         rest = turns[step.turn + 1 :]
         yield Place(
             lost, state["todo"], state["wrapped"], state["torn"], state["wrong"],
-            sum(map(len, rest)), len(rest), coins, told,
+            sum(map(len, rest)), len(rest), coins, reported,
         )  # fmt: skip
         for call, result in zip(step.calls, step.results, strict=False):
             name = str(call.arguments.get("file_name"))
@@ -192,7 +191,7 @@ def office_places(task: Task, episode: EpisodeRecord) -> Iterator[Place]:
                 else:
                     torn.discard(name)
         goes_on = number + 1 < len(played) and played[number + 1].turn == step.turn
-        told = goes_on and not step.calls
+        reported = goes_on and not step.calls
         lost = lost or (not goes_on and any(sent.get(n) != f for n, f in wanted.items()))
 
 
@@ -211,26 +210,24 @@ def _state(
 
 def office_errors(played: PlayedUpdate) -> Values:
     """Return 1 until a file is first sent wrong or a turn ends wrong, then 0."""
-    found = []
+    values = []
     for episode in played.episodes:
         right, own = True, list[float]()
         for place in office_places(played.tasks[episode.task_id], episode):
             right = right and not (place.wrong or place.lost)
             own.append(float(right))
-        found.append(own)
-    return found
+        values.append(own)
+    return values
 
 
 def office_potential(played: PlayedUpdate) -> Values:
-    """Return the share of the calls that are done, which what is to be mended lessens; 0 where a
-    turn ended wrong.
-    """
-    found = []
+    """Return the share of the calls that are done, less for mistakes; 0 after a wrong turn."""
+    values = []
     for episode in played.episodes:
         places = list(office_places(played.tasks[episode.task_id], episode))
         total = places[0].work
-        found.append([0.0 if each.lost else 1.0 - each.work / total for each in places])
-    return found
+        values.append([0.0 if place.lost else 1.0 - place.work / total for place in places])
+    return values
 
 
 def office_truth(played: PlayedUpdate) -> Values:
@@ -244,10 +241,10 @@ def office_truth(played: PlayedUpdate) -> Values:
         places = office_places(played.tasks[episode.task_id], episode)
         for place, worth in zip(places, to_go(episode), strict=True):
             returns[place].append(worth)
-    known = {place: fmean(each) for place, each in returns.items()}
+    mean_returns = {place: fmean(worths) for place, worths in returns.items()}
     return [
         [
-            known.get(p, own)
+            mean_returns.get(p, own)
             for p, own in zip(office_places(played.tasks[e.task_id], e), to_go(e), strict=True)
         ]
         for e in played.episodes

@@ -1,4 +1,4 @@
-"""How surely the job `clarify` learns to ask when and only when it must, at several prices.
+"""Learning curve of the job `clarify` at several prices: asks when it must, and only then.
 
 `python benchmarks/jobs/clarify.py --seeds 10` does what `train_fctncalling.py --env_name clarify`
 does once a seed, `--prices 0.2,0,1` the same at other prices of a question. It prints a table and
@@ -44,9 +44,9 @@ class Run(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path, price: float, seed: int) -> Self:
-        """Return the run that left this folder."""
-        found = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-        before, after = found["before"], found["after"]
+        """Read the run in a folder."""
+        evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+        before, after = evaluation["before"], evaluation["after"]
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         return cls(
             price,
@@ -56,16 +56,16 @@ class Run(NamedTuple):
             (_asked(before, NEEDED), _asked(after, NEEDED)),
             (_asked(before, NOT_NEEDED), _asked(after, NOT_NEEDED)),
             (_asked(after, NEEDED, "sampled"), _asked(after, NOT_NEEDED, "sampled")),
-            found["train_cpu_seconds"],
+            evaluation["train_cpu_seconds"],
             [point for line in map(json.loads, lines) if (point := _point(line)) is not None],
         )
 
 
 def _asked(side: dict[str, Any], of: dict[str, int], kind: str = "greedy") -> float:
-    """Return the share of episodes with a question, over categories by their number of tasks."""
+    """Return the share of episodes with a question, weighted by tasks."""
     rates = {name: side["categories"][name] for name in of}
-    total = sum(each["num_tasks"] for each in rates.values())
-    return sum(each[f"{kind}_asked"] * each["num_tasks"] for each in rates.values()) / total
+    total = sum(rate["num_tasks"] for rate in rates.values())
+    return sum(rate[f"{kind}_asked"] * rate["num_tasks"] for rate in rates.values()) / total
 
 
 def _point(line: dict[str, Any]) -> tuple[int, float, float, float] | None:
@@ -103,7 +103,7 @@ def main() -> None:
 
 
 def play(output: Path, price: float, seed: int) -> Path:
-    """Return the folder of a run, trained now unless it was before."""
+    """Train a run unless its folder exists; return the folder."""
     results = output / f"price_{price:g}" / f"seed_{seed:02d}"
     folder = results / "clarify" / "embedded" / "embedded" / "TPPO"
     flags = {"env_name": "clarify", "question_cost": price, "seed": seed}
@@ -111,7 +111,7 @@ def play(output: Path, price: float, seed: int) -> Path:
 
 
 def report(runs: Sequence[Run]) -> str:
-    """Return a Markdown table, a line a run."""
+    """Format a Markdown table of the runs."""
     head = "| price | seed | success, greedy | sampled | asked where needed | asked where not | "
     head += "the two, sampled | CPU s |"
     return "\n".join([head, "|---" * 8 + "|", *map(_row, runs)]) + "\n"
@@ -128,7 +128,7 @@ def _row(run: Run) -> str:
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
-    """Write the figure: success, and questions where needed and where not, update by update."""
+    """Draw success and questions (needed or not) by update."""
     figure, (left, right) = subplots(1, 2, size=(10, 4.4))
     across = [point[0] for point in runs[0].curve]
     for axes, number, color, label in (

@@ -41,7 +41,7 @@ Kept = dict[str, Any]
 
 
 def main() -> None:
-    """Keep grades, then print the table."""
+    """Store grades, then print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -55,27 +55,27 @@ def main() -> None:
 
 
 def entry(path: Path) -> Kept:
-    """Return of a `--json` file what the page says."""
-    found = json.loads(path.read_text(encoding="utf-8"))
+    """Return the parts of a `--json` file that the page needs."""
+    saved = json.loads(path.read_text(encoding="utf-8"))
     job, update, seed = path.stem.split("_")
     grades = {
-        kind: {name: {key: round(row[key], 3) for key in keys} for name, row in found[kind].items()}
+        kind: {name: {key: round(row[key], 3) for key in keys} for name, row in saved[kind].items()}
         for kind, keys in GRADES.items()
     }
-    truth = {key: round(found["truth"][key], 3) for key in (*TRUTH, "standard_error_p90")}
-    coverage = {key: round(value, 3) for key, value in found["coverage"]["by_turn"].items()}
-    coverage["all"] = round(found["coverage"]["all"], 3)
+    truth = {key: round(saved["truth"][key], 3) for key in (*TRUTH, "standard_error_p90")}
+    coverage = {key: round(value, 3) for key, value in saved["coverage"]["by_turn"].items()}
+    coverage["all"] = round(saved["coverage"]["all"], 3)
     head = {"job": job, "update": int(update), "seed": int(seed)}
     return {**head, "truth": truth, "coverage": coverage, **grades}
 
 
 def read(file: Path) -> list[Kept]:
-    """Return the kept grades."""
+    """Read the stored grades."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def table(runs: Sequence[Kept]) -> Iterator[str]:
-    """Yield the lines of the table: a column a job and update, means over its seeds."""
+    """Yield the lines of the table: a column for each job and update, means over seeds."""
     columns = [list(own) for _, own in groupby(runs, key=lambda run: _place(run)[:2])]
 
     def row(title: str, cell: Callable[..., str], kind: str, *keys: str) -> str:
@@ -105,8 +105,8 @@ def _means(own: Sequence[Kept], kind: str, keys: Sequence[str]) -> list[float]:
 
 
 def _percents(own: Sequence[Kept], kind: str, *keys: str) -> str:
-    known = [key for key in keys if any(key in run[kind] for run in own)]
-    return "/".join(f"{100 * value:.0f}%" for value in _means(own, kind, known))
+    shared = [key for key in keys if any(key in run[kind] for run in own)]
+    return "/".join(f"{100 * value:.0f}%" for value in _means(own, kind, shared))
 
 
 def _numbers(own: Sequence[Kept], kind: str, *keys: str) -> str:

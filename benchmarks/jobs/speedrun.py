@@ -1,4 +1,4 @@
-"""The speedrun board: CPU seconds from the embedded model to 91 % of the held-out tasks.
+"""Speedrun board: CPU seconds from the embedded model to 91 % of the held-out tasks.
 
 `python benchmarks/jobs/speedrun.py` checks that tasks and model are the frozen ones, trains each of
 ARMS with each of --seeds, seed after seed, so that all arms share a machine's load, and writes one
@@ -73,7 +73,7 @@ class Speedrun(NamedTuple):
 
     @classmethod
     def play(cls, arm: str, seed: int) -> Self:
-        """Return the run of an arm, trained now."""
+        """Train and return a run of an arm."""
         folder = RUNS / f"{arm}{seed}"
         shutil.rmtree(folder, ignore_errors=True)  # what an interrupted run left
         words = [*ARMS[arm].split(), "--seed", str(seed)]
@@ -86,13 +86,13 @@ class Speedrun(NamedTuple):
         )
         spent = _children_cpu() - before
         [path] = folder.rglob("evaluation.json")
-        found = json.loads(path.read_text(encoding="utf-8"))
-        after = found["after"]
+        run = json.loads(path.read_text(encoding="utf-8"))
+        after = run["after"]
         return cls(
             *(arm, seed, ARMS[arm]),
             *(after["greedy"], after["greedy_strict"], after["multi_turn"]["greedy"]),
-            found["episodes"],
-            round(found["train_cpu_seconds"], 1),
+            run["episodes"],
+            round(run["train_cpu_seconds"], 1),
             round(spent, 1),
         )
 
@@ -110,9 +110,9 @@ def main() -> None:
         raise SystemExit(f"{', '.join(changed)}: not the frozen file of this board")
     options.output.parent.mkdir(parents=True, exist_ok=True)
     runs = read_runs(options.output)
-    known = {(run.arm, run.seed, run.flags) for run in runs}
+    finished = {(run.arm, run.seed, run.flags) for run in runs}
     for seed, arm in product(numbers(options.seeds), options.arms.split(",")):
-        if (arm, seed, ARMS[arm]) not in known:
+        if (arm, seed, ARMS[arm]) not in finished:
             runs.append(Speedrun.play(arm, seed))
             with options.output.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(runs[-1]._asdict()) + "\n")
@@ -121,7 +121,7 @@ def main() -> None:
 
 
 def changed_files() -> list[str]:
-    """Return the files of the board that are not the frozen ones."""
+    """Return the board's files that differ from the frozen ones."""
     return [
         name
         for name, digest in FROZEN.items()
@@ -130,22 +130,22 @@ def changed_files() -> list[str]:
 
 
 def read_runs(path: Path) -> list[Speedrun]:
-    """Return the runs of a file; none where there is no such file."""
+    """Read the runs of a file; [] if it does not exist."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return [Speedrun(**json.loads(line)) for line in lines]
 
 
 def numbers(text: str) -> list[int]:
-    """Return the numbers of "1-3,7"."""
-    found = list[int]()
+    """Parse "1-3,7" to numbers."""
+    seeds = list[int]()
     for part in text.split(","):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        seeds += range(int(first), int(last or first) + 1)
+    return seeds
 
 
 def table(runs: Sequence[Speedrun]) -> str:
-    """Return the table: an arm a line, means over its seeds."""
+    """Format the table: a line for each arm, means over its seeds."""
     lines = [
         "| arm | seeds | greedy | strict | multi-turn | episodes | learning, CPU s | command |",
         "|---|---|---|---|---|---|---|---|",
@@ -169,15 +169,15 @@ def table(runs: Sequence[Speedrun]) -> str:
 
 
 def _cost(own: Sequence[Speedrun], basis: Sequence[Speedrun], name: str) -> str:
-    """Return mean CPU seconds, and as a share of the basis' of the same seeds."""
+    """Return mean CPU seconds, and their share of the baseline's on the same seeds."""
     seconds = {run.seed: getattr(run, name) for run in own}
     whole = {run.seed: getattr(run, name) for run in basis}
     shared = seconds.keys() & whole.keys()
-    told = f"{fmean(seconds.values()):.0f}"
+    text = f"{fmean(seconds.values()):.0f}"
     if not shared or own == basis:
-        return told
+        return text
     share = sum(seconds[seed] for seed in shared) / sum(whole[seed] for seed in shared)
-    return f"{told} ({share:.2f})"
+    return f"{text} ({share:.2f})"
 
 
 def _children_cpu() -> float:

@@ -1,5 +1,4 @@
-"""How surely the job `team` learns, next to one agent that knows all or half, and with a role
-frozen.
+"""Learning curve of the job `team`, compared with one agent that knows all or half.
 
 `python benchmarks/jobs/team.py --seeds 5` does what `train_fctncalling.py --env_name team` does
 once a seed, `--variants team,frozen_planner,alone` also what VARIANTS say. It prints a table and
@@ -54,9 +53,9 @@ class TeamRun(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path, variant: str, seed: int) -> Self:
-        """Return the run that left this folder."""
-        found = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-        sides = found["before"], found["after"]
+        """Read the run in a folder."""
+        evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+        sides = evaluation["before"], evaluation["after"]
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         name = "env/success_rate"
         points = [line for line in map(json.loads, lines) if line.get(name) is not None]
@@ -65,7 +64,7 @@ class TeamRun(NamedTuple):
             seed,
             (sides[0]["greedy"], sides[1]["greedy"]),
             (sides[0]["sampled"], sides[1]["sampled"]),
-            found["train_cpu_seconds"],
+            evaluation["train_cpu_seconds"],
             [(point["update"], point[name]) for point in points],
         )
 
@@ -94,7 +93,7 @@ def main() -> None:
 
 
 def play(output: Path, variant: str, seed: int) -> Path:
-    """Return the folder of a run, trained now unless it was before."""
+    """Train a run unless its folder exists; return the folder."""
     results = output / variant / f"seed_{seed:02d}"
     folder = results / "team" / "embedded" / "embedded" / "TPPO"
     flags = {"env_name": "team", **VARIANTS[variant], "seed": seed}
@@ -102,7 +101,7 @@ def play(output: Path, variant: str, seed: int) -> Path:
 
 
 def report(runs: Sequence[TeamRun]) -> str:
-    """Return a Markdown table, a line a run."""
+    """Format a Markdown table of the runs."""
     head = "| variant | seed | success, greedy | sampled | CPU s |"
     return "\n".join([head, "|---" * 5 + "|", *map(_row, runs)]) + "\n"
 
@@ -115,9 +114,10 @@ def _row(run: TeamRun) -> str:
 
 
 def draw(runs: Sequence[TeamRun], path: Path) -> None:
-    """Write the figure: the team next to what it was trained with, as far as that was run."""
-    found = {run.variant for run in runs}
-    titles = [title for title, names in PANELS.items() if found & set(names[1:])] or [*PANELS][:1]
+    """Draw the team's success next to its baselines', as far as they were run."""
+    variants = {run.variant for run in runs}
+    titles = [title for title, names in PANELS.items() if variants & set(names[1:])]
+    titles = titles or [*PANELS][:1]
     figure, panels = subplots(1, len(titles), size=(5 * len(titles), 4.4))
     for axes, title in zip(panels, titles, strict=True):
         for number, variant in enumerate(PANELS[title]):

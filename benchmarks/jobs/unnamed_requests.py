@@ -1,4 +1,4 @@
-"""Share of forged requests that have no stem of their function's nouns.
+"""Share of forged requests without a noun of their function.
 
 Counted apart from the forge's own guard: nouns are here what a function's name and summary have
 beside verbs, and a stem is the first letters of a word.
@@ -27,23 +27,23 @@ OTHERS = frozenset(
 
 
 def words(text: str) -> list[str]:
-    """Return a text's words, camel case and underscores parted, hyphens left out."""
+    """Split a text, camel case and underscores too, into words."""
     parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).replace("-", "")
     return re.findall(r"[a-z]+", parted.lower())
 
 
-def stems(found: list[str]) -> set[str]:
-    """Return the first letters of words that tell."""
-    return {each[:STEM].rstrip("sy") for each in found if len(each) > 2 and each not in OTHERS}
+def stems(text_words: list[str]) -> set[str]:
+    """Return the stems of content words."""
+    return {w[:STEM].rstrip("sy") for w in text_words if len(w) > 2 and w not in OTHERS}
 
 
 def unnamed(tasks: Path) -> Iterator[tuple[str, str]]:
-    """Yield (function, request) of the requests for one call that name no noun of it."""
+    """Yield (function, request) of single-call requests without a noun of the function."""
     for line in tasks.read_text(encoding="utf-8").splitlines():
         task = json.loads(line)
         [call] = task["ground_truth"]
         [function] = call
-        doc = next(each for each in task["function"] if each["name"] == function)
+        doc = next(doc for doc in task["function"] if doc["name"] == function)
         summary = words(doc["description"].split(". ")[0])
         nouns = stems(words(function)[1:]) | stems(summary[1:])  # without their verbs
         request = task["question"][0][0]["content"]
@@ -52,7 +52,7 @@ def unnamed(tasks: Path) -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """Forge requests of each API and count; return 1 where too many name no function."""
+    """Forge and count requests of each API; return 1 if too many name no function."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("specs", nargs="+", metavar="SPEC")
     parser.add_argument("--num_tasks", type=int, default=90)
@@ -67,11 +67,11 @@ def main() -> int:
             flags += ["--category", "multiple", "--output", str(output)]
             if fctncalling(["forge", "--api", spec, *flags]):
                 return 2
-            found = [*unnamed(output)]
-        share = 100 * len(found) / args.num_tasks
+            requests = [*unnamed(output)]
+        share = 100 * len(requests) / args.num_tasks
         failed |= share > args.most
-        print(f"{spec}: {len(found)} of {args.num_tasks} ({share:.1f} %) name no noun")
-        for function, request in found:
+        print(f"{spec}: {len(requests)} of {args.num_tasks} ({share:.1f} %) name no noun")
+        for function, request in requests:
             print(f"  {function}: {request}")
     return int(failed)
 

@@ -1,4 +1,4 @@
-"""Parity of the tasks written for Harbor with the official package, in Harbor's own form.
+"""Parity of the tasks written for Harbor with the official package, in Harbor's format.
 
   python benchmarks/peers/harbor_parity.py --data_dir data/bfcl --verdicts ../shared/bfcl/verdicts
 
@@ -102,8 +102,8 @@ def main() -> None:
         "adapter_name": "fctncalling",
         "agent": f"recorded answers@{__version__}",
         "model": "none",
-        "adapted_benchmark_size": sum(each["tasks"] for each in found.values()),
-        "parity_benchmark_size": sum(each["answers"] for each in found.values()),
+        "adapted_benchmark_size": sum(category["tasks"] for category in found.values()),
+        "parity_benchmark_size": sum(category["answers"] for category in found.values()),
         "number_of_runs": 1,
         "notes": "original: verdicts of bfcl-eval; harbor: each folder's verifier, without Docker",
         "metrics": [entry(category, counts) for category, counts in found.items()],

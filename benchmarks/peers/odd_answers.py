@@ -1,5 +1,4 @@
-"""Random answers of odd source text, judged by us and by the official package: where do the
-verdicts differ?
+"""Random answers of odd source text, judged by us and by the official package.
 
   python benchmarks/peers/odd_answers.py --official /tmp/official/bin/python --data_dir data/bfcl
   --answers 10000
@@ -49,7 +48,7 @@ _MARK = re.compile(f"[\"']{MARK}[\"']")
 
 
 class OddAnswers:
-    """Writes random answers to the tasks of a category."""
+    """Generator of random answers to the tasks of a category."""
 
     def __init__(self, data_dir: Path, category: str, seed: int) -> None:
         self._tasks = list(iter_category_tasks(data_dir, category))
@@ -63,21 +62,21 @@ class OddAnswers:
         self._random = random.Random(f"{category} {seed}")
 
     def one(self) -> tuple[Task, str]:
-        """Return a task and an answer to it."""
+        """Draw a task and an answer to it."""
         task = self._random.choice(self._tasks)
         name = handler_for(task, "prompting").name
         handler = get_handler(name)
         calls = handler.decode(
             ScriptedAgent("oracle").make_player(task, name, 0).answer("", {"turn": 0})
         )
-        body = handler.render([self._marked(each) for each in calls])[1:-1].rstrip(";")
+        body = handler.render([self._marked(call) for call in calls])[1:-1].rstrip(";")
         body = _MARK.sub(lambda _: self._value(MAX_DEPTH), body)
         comma = self._random.choice([*[", "] * 6, ",", " , ", ",\n  "])
         text = self._random.choice(self._texts) if self._random.random() < 0.3 else "[@]"
         return task, text.replace("@", body.replace(", ", comma))
 
     def _marked(self, call: Call) -> Call:
-        """Return a call with marks for one or two of its values, sometimes in another order."""
+        """Insert marks into one or two values of a call, sometimes reordered."""
         pairs = list(call.arguments.items())
         if self._random.random() < 0.1:
             self._random.shuffle(pairs)
@@ -96,7 +95,7 @@ class OddAnswers:
 
 
 def records(data_dir: Path, category: str, number: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield so many answers as records of `verdicts`."""
+    """Yield n answers as records of `verdicts`."""
     answers = OddAnswers(data_dir, category, seed)
     for _ in range(number):
         task, text = answers.one()
@@ -104,13 +103,11 @@ def records(data_dir: Path, category: str, number: int, seed: int) -> Iterator[d
 
 
 def compare(official: str, data_dir: Path, category: str, number: int, seed: int) -> bool:
-    """Print how the two judge a category's answers;
-    return whether they agree on which are valid.
-    """
+    """Print how the two judges compare on a category's answers."""
     answers = list(records(data_dir, category, number, seed))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "answers.jsonl"
-        path.write_text("".join(json.dumps(each) + "\n" for each in answers), encoding="utf-8")
+        path.write_text("".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8")
         command = [
             official,
             "-W",
@@ -119,29 +116,29 @@ def compare(official: str, data_dir: Path, category: str, number: int, seed: int
             "verdicts",
             str(path),
         ]
-        told = subprocess.run(
+        output = subprocess.run(
             command, check=True, stdout=subprocess.PIPE, text=True, encoding="utf-8"
         ).stdout
-    theirs, judge = [json.loads(line) for line in told.splitlines()], RecordJudge(data_dir)
+    theirs, judge = [json.loads(line) for line in output.splitlines()], RecordJudge(data_dir)
     ours = [
-        judge.judge_record(SourceRecord(Path(category), index, each))
-        for index, each in enumerate(answers)
+        judge.judge_record(SourceRecord(Path(category), index, answer))
+        for index, answer in enumerate(answers)
     ]
-    other = [i for i, each in enumerate(ours) if each["valid"] is not theirs[i][0]]
+    differing = [i for i, verdict in enumerate(ours) if verdict["valid"] is not theirs[i][0]]
     told_otherwise = [
-        i for i, each in enumerate(ours) if [each["valid"], each["error_type"]] != theirs[i]
+        i for i, row in enumerate(ours) if [row["valid"], row["error_type"]] != theirs[i]
     ]
     num_valid = sum(valid for valid, _ in theirs)
     print(
-        f"{category}: {len(answers)} answers, {num_valid} valid; differ: valid {len(other)}, "
-        f"error_type {len(told_otherwise) - len(other)}"
+        f"{category}: {len(answers)} answers, {num_valid} valid; differ: valid {len(differing)}, "
+        f"error_type {len(told_otherwise) - len(differing)}"
     )
-    for index in sorted(other or told_otherwise, key=lambda i: len(answers[i]["response"]))[:5]:
+    for index in sorted(differing or told_otherwise, key=lambda i: len(answers[i]["response"]))[:5]:
         print(
             f"  official {theirs[index]}, ours {ours[index]['error_type']}: "
             f"{answers[index]['response']!r}"
         )
-    return not other
+    return not differing
 
 
 def main() -> int:
@@ -158,8 +155,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="others are other answers")
     args = parser.parse_args()
     agreed = [
-        compare(args.official, args.data_dir, each, args.answers, args.seed)
-        for each in args.category
+        compare(args.official, args.data_dir, category, args.answers, args.seed)
+        for category in args.category
     ]
     return 0 if all(agreed) else 1
 

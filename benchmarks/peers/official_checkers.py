@@ -1,5 +1,4 @@
-"""The official package's side of `checkers.py`: runs in its own virtual environment, imports
-nothing of ours.
+"""The official package's side of `checkers.py`, run in a separate virtual environment.
 
 By itself it records a small set of official verdicts in some seconds, for anybody to compare ours
 with (`checkers.py` tells what goes into /tmp/official):
@@ -25,7 +24,7 @@ os.environ["BFCL_PROJECT_ROOT"] = tempfile.mkdtemp()
 
 
 class Handler:
-    """A prompting model's decoders."""
+    """Decoders of a prompting model."""
 
     def decode_ast(self, result, language, has_tool_call_tag=False):
         from bfcl_eval.model_handler.utils import default_decode_ast_prompting
@@ -42,7 +41,7 @@ HANDLER = Handler()
 
 
 def stand_in() -> None:
-    """Put a model table in place that knows one kind of model."""
+    """Install a model table with one kind of model."""
     kind = types.SimpleNamespace(
         underscore_to_dot=False,
         display_name="m",
@@ -63,7 +62,7 @@ def stand_in() -> None:
 
 
 def score(result_dir: str, score_dir: str, categories: list[str]) -> None:
-    """Evaluate a result tree as the official command does."""
+    """Evaluate a result tree with the official command."""
     stand_in()
     from bfcl_eval.eval_checker import eval_runner
 
@@ -72,7 +71,7 @@ def score(result_dir: str, score_dir: str, categories: list[str]) -> None:
 
 
 def judge(category: str, prompt: dict, truth: list | None, answer: object, number: int) -> dict:
-    """Judge one answer. `number` keeps instances of passes apart."""
+    """Judge one answer; `number` separates the instances of passes."""
     from bfcl_eval.constants.enums import Language, ReturnFormat
     from bfcl_eval.eval_checker import eval_runner as official
 
@@ -104,51 +103,51 @@ def entries_of(category: str) -> list:
     )
     truths = [None] * len(prompts)
     if "relevance" not in category:
-        truths = [each["ground_truth"] for each in load_ground_truth_entry(category)]
+        truths = [entry["ground_truth"] for entry in load_ground_truth_entry(category)]
     return list(zip(prompts, truths, strict=True))
 
 
 def serve(result_dir: str) -> None:
-    """Answer each category that comes in by CPU seconds and the number of valid answers."""
+    """For each incoming category, answer CPU seconds and the number of valid answers."""
     stand_in()
     from bfcl_eval.eval_checker import eval_runner  # noqa: F401 - imported before the clock runs
 
-    kept: dict = {}
+    answers: dict = {}
     for number, line in enumerate(sys.stdin):
         category = line.strip()
-        if category not in kept:
+        if category not in answers:
             [path] = Path(result_dir).rglob(f"BFCL_v4_{category}_result.json")
             results = {
-                each["id"]: each["result"]
-                for each in map(json.loads, path.read_text().splitlines())
+                line["id"]: line["result"]
+                for line in map(json.loads, path.read_text().splitlines())
             }
-            kept[category] = [
+            answers[category] = [
                 (*pair, results[pair[0]["id"]])
                 for pair in entries_of(category)
                 if pair[0]["id"] in results
             ]
         start = time.process_time()
-        valid = sum(judge(category, *each, number)["valid"] for each in kept[category])
+        valid = sum(judge(category, *answer, number)["valid"] for answer in answers[category])
         print(json.dumps([time.process_time() - start, valid]), file=sys.__stdout__, flush=True)
 
 
 def verdicts(path: str) -> None:
     """Print [valid, error type] of every record of a file."""
     stand_in()
-    known: dict = {}
+    entries: dict = {}
     for line in Path(path).read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
         category = record["category"]
-        if category not in known:
-            known[category] = {
+        if category not in entries:
+            entries[category] = {
                 prompt["id"]: (prompt, truth) for prompt, truth in entries_of(category)
             }
-        found = judge(category, *known[category][record["id"]], record["response"], 0)
-        print(json.dumps([found["valid"], found.get("error_type")]), file=sys.__stdout__)
+        result = judge(category, *entries[category][record["id"]], record["response"], 0)
+        print(json.dumps([result["valid"], result.get("error_type")]), file=sys.__stdout__)
 
 
 def own_tasks(path: str) -> None:
-    """Print the verdicts on answers to tasks that are no official ones, a task a line.
+    """Print the verdicts on answers to unofficial tasks, a task per line.
 
     A line of the file: {"category", "prompt", "truth", "answers": {name: answer}}; `prompt` is the
     task's entry, `truth` its ground truth, None where it has none. A line printed: {name: [valid,
@@ -159,12 +158,12 @@ def own_tasks(path: str) -> None:
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             task = json.loads(line)
-            told = {}
+            verdicts = {}
             for name, answer in task["answers"].items():
                 number += 1
-                found = verdict(task["category"], task["prompt"], task["truth"], answer, number)
-                told[name] = [found["valid"], found.get("error_type")]
-            print(json.dumps(told), file=sys.__stdout__, flush=True)
+                result = verdict(task["category"], task["prompt"], task["truth"], answer, number)
+                verdicts[name] = [result["valid"], result.get("error_type")]
+            print(json.dumps(verdicts), file=sys.__stdout__, flush=True)
 
 
 SINGLE_TURN = (
@@ -178,27 +177,25 @@ MULTI_TURN = tuple(
 
 
 def literal(value: object, language: str) -> str:
-    """Return a value as a call writes it in the language of its category."""
+    """Write a value as a literal of the category's language."""
     if language == "python":
         return repr(value)
     return value if isinstance(value, str) and language == "java" else json.dumps(value)
 
 
 def correct_calls(truth: list, language: str) -> list:
-    """Return the calls that a ground truth accepts, with the first value it accepts of each
-    argument.
-    """
+    """Return the calls that a ground truth accepts, with the first accepted values."""
     calls = []
     for call in truth:
         [(name, arguments)] = call.items()
-        given = {key: values[0] for key, values in arguments.items() if values[0] != ""}
-        words = ", ".join(f"{key}={literal(value, language)}" for key, value in given.items())
+        chosen = {key: values[0] for key, values in arguments.items() if values[0] != ""}
+        words = ", ".join(f"{key}={literal(value, language)}" for key, value in chosen.items())
         calls.append(f"{name}({words})")
     return calls
 
 
 def single_turn_answers(prompt: dict, truth: list | None, language: str) -> dict:
-    """Return mutation -> text: the right answer and what a model does to it."""
+    """Return mutation -> text: the right answer and its corruptions."""
     name = prompt["function"][0]["name"]
     answers = {
         "prose": "I cannot help with that.",
@@ -223,7 +220,7 @@ def single_turn_answers(prompt: dict, truth: list | None, language: str) -> dict
 
 
 def multi_turn_answers(truth: list) -> dict:
-    """Return mutation -> answer, steps of decoded calls turn by turn."""
+    """Return mutation -> answer: steps of decoded calls, turn by turn."""
     turns = [[[call] for call in turn] for turn in truth]
     return {
         "correct": turns,
@@ -238,9 +235,7 @@ def multi_turn_answers(truth: list) -> dict:
 
 
 def record(path: str, per_category: int = 12) -> None:
-    """Write official verdicts on answers to tasks of every category, spread over it, one record a
-    line.
-    """
+    """Write official verdicts on answers to tasks of every category, one record per line."""
     stand_in()
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
@@ -256,22 +251,22 @@ def record(path: str, per_category: int = 12) -> None:
                     form, answers = "prompting", single_turn_answers(prompt, truth, language)
                 for mutation, answer in answers.items():
                     number += 1
-                    told = {"category": category, "form": form, "id": prompt["id"]}
-                    told |= {"response": answer}
-                    found = verdict(category, prompt, truth, answer, number)
-                    error = found.get("error_type")
-                    if error is None and isinstance(found.get("error"), dict):
-                        error = found["error"].get("error_type")
-                    told |= {"valid": found["valid"], "error_type": error}
-                    file.write(json.dumps({**told, "mutation": mutation}) + "\n")
+                    fields = {"category": category, "form": form, "id": prompt["id"]}
+                    fields |= {"response": answer}
+                    result = verdict(category, prompt, truth, answer, number)
+                    error = result.get("error_type")
+                    if error is None and isinstance(result.get("error"), dict):
+                        error = result["error"].get("error_type")
+                    fields |= {"valid": result["valid"], "error_type": error}
+                    file.write(json.dumps({**fields, "mutation": mutation}) + "\n")
             print(f"{category}: done", file=sys.__stdout__, flush=True)
 
 
 def verdict(category: str, prompt: dict, truth: list | None, answer: object, number: int) -> dict:
-    """Judge one answer. Calls that are decoded already pass the decoder as they are."""
+    """Judge one answer; decoded calls bypass the decoder."""
     decode = Handler.decode_execute
     if category.startswith("multi_turn"):
-        Handler.decode_execute = lambda *given, **_: given[1]
+        Handler.decode_execute = lambda *arguments, **_: arguments[1]
     try:
         return judge(category, prompt, truth, answer, number)
     finally:

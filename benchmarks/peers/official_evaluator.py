@@ -1,5 +1,4 @@
-"""The official evaluator's side of `official_scores.py`: runs in its own virtual environment,
-imports nothing of ours.
+"""The official evaluator's side of `official_scores.py`, run in a separate virtual environment.
 
 `official_evaluator.py evaluate RESULTS SCORES CATEGORY...` evaluates a result tree as the official
 command does. `official_evaluator.py aggregate SCORES` makes the leaderboard's tables of the score
@@ -20,7 +19,7 @@ TOOL_CALLS = "called"
 
 
 class Prompted:
-    """Decodes a prompted model's texts."""
+    """Decoder of a prompted model's texts."""
 
     def decode_ast(self, result, language, has_tool_call_tag=False):
         from bfcl_eval.model_handler.utils import default_decode_ast_prompting
@@ -34,10 +33,10 @@ class Prompted:
 
 
 class Calling:
-    """Decodes lists of {name: arguments}, as the handlers of OpenAI's models do."""
+    """Decoder of lists of {name: arguments}, as in the handlers of OpenAI's models."""
 
     def decode_ast(self, result, language, has_tool_call_tag=False):
-        return [{name: json.loads(each[name])} for each in result for name in [next(iter(each))]]
+        return [{name: json.loads(call[name])} for call in result for name in [next(iter(call))]]
 
     def decode_execute(self, result, has_tool_call_tag=False):
         from bfcl_eval.model_handler.utils import convert_to_function_call
@@ -46,7 +45,7 @@ class Calling:
 
 
 class Models(dict):
-    """Knows every model; looking one up otherwise imports every vendor's SDK."""
+    """Model table that contains every name, and imports no vendor's SDK."""
 
     def __missing__(self, name):
         calls = name.startswith(TOOL_CALLS)
@@ -65,7 +64,7 @@ class Models(dict):
 
 
 def stand_in() -> None:
-    """Put a model table in place that imports nothing."""
+    """Install a model table that imports no SDK."""
     module = types.ModuleType("bfcl_eval.constants.model_config")
     module.MODEL_CONFIG_MAPPING = Models()
     module.ModelConfig = object

@@ -22,7 +22,7 @@ from official_checkers import entries_of, judge, stand_in
 
 
 def in_a_process(function) -> bool:
-    """Return whether a function says yes in a copy of this process."""
+    """Evaluate a predicate in a copy of this process."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -33,12 +33,12 @@ def in_a_process(function) -> bool:
             os.write(writer, valid)
             os._exit(0)
     os.close(writer)
-    said = os.read(reader, 1)
+    answer = os.read(reader, 1)
     os.close(reader)
     os.waitpid(child, 0)
-    if said not in (b"0", b"1"):
+    if answer not in (b"0", b"1"):
         raise RuntimeError("the process gave no verdict")
-    return said == b"1"
+    return answer == b"1"
 
 
 def main() -> None:
@@ -48,21 +48,21 @@ def main() -> None:
 
     verdicts = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # the package prints
-    known: dict = {}
+    entries: dict = {}
     for line in sys.stdin:
         record = json.loads(line)
         category = record["category"]
-        if category not in known:
-            known[category] = {
+        if category not in entries:
+            entries[category] = {
                 prompt["id"]: (prompt, truth) for prompt, truth in entries_of(category)
             }
-        prompt, truth = known[category][record["task"]["id"]]
+        prompt, truth = entries[category][record["task"]["id"]]
 
         def valid(category=category, prompt=prompt, truth=truth, record=record) -> bool:
             return judge(category, prompt, truth, record["answer"]["text"], 0)["valid"]
 
-        told = in_a_process(valid) if category.startswith("multi_turn") else valid()
-        print(json.dumps({"id": record["id"], "valid": told}), file=verdicts, flush=True)
+        verdict = in_a_process(valid) if category.startswith("multi_turn") else valid()
+        print(json.dumps({"id": record["id"], "valid": verdict}), file=verdicts, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""`score` against the official evaluator: the same result trees, the same accuracies, to the last
-digit printed.
+"""`score` compared with the official evaluator: the same trees, the same accuracies.
 
 The official package goes into a virtual environment of its own, as `checkers.py` tells; an unpacked
 wheel of its last V3 release (`pip download --no-deps bfcl-eval==2025.7.9`) adds what V3 makes of
@@ -46,7 +45,7 @@ Difference = tuple[str, Any, Any]
 
 
 def evaluate(official: str, data_dir: Path, work: Path) -> dict[str, Any]:
-    """Let both sides score the tree; return our JSON report."""
+    """Score the tree with both; return our JSON report."""
     results, ours = work / "result", work / "ours"
     theirs = [
         official,
@@ -69,15 +68,15 @@ def evaluate(official: str, data_dir: Path, work: Path) -> dict[str, Any]:
 
 
 def headers(work: Path) -> Iterator[Difference]:
-    """Yield the headers of score files, and their failing tasks."""
+    """Yield the headers of score files, with their failing tasks."""
     for path in sorted((work / "official").rglob("*_score.json")):
         name = path.relative_to(work / "official")
         theirs, own = (_lines(work / side / name) for side in SIDES)
         yield f"{name}: header", theirs[0], own[0]
         yield (
             f"{name}: failing tasks",
-            [each["id"] for each in theirs[1:]],
-            [each["id"] for each in own[1:]],
+            [entry["id"] for entry in theirs[1:]],
+            [entry["id"] for entry in own[1:]],
         )
 
 
@@ -86,7 +85,8 @@ def kinds(work: Path) -> Iterator[Difference]:
     for path in sorted((work / "official").rglob("*_score.json")):
         name = path.relative_to(work / "official")
         theirs, own = (
-            {each["id"]: _kind(each) for each in _lines(work / side / name)[1:]} for side in SIDES
+            {entry["id"]: _kind(entry) for entry in _lines(work / side / name)[1:]}
+            for side in SIDES
         )
         yield from (
             (f"{name}: {entry_id}", kind, own.get(entry_id)) for entry_id, kind in theirs.items()
@@ -94,7 +94,7 @@ def kinds(work: Path) -> Iterator[Difference]:
 
 
 def cells(work: Path) -> Iterator[Difference]:
-    """Yield every cell of the leaderboard's tables, model by model."""
+    """Yield every cell of the leaderboard's tables, by model."""
     for table in TABLES:
         theirs, own = (_rows(work / side / f"data_{table}.csv") for side in SIDES)
         yield f"{table}: models", sorted(theirs), sorted(own)
@@ -111,11 +111,9 @@ def cells(work: Path) -> Iterator[Difference]:
 def version_3(
     official: str, package: Path, work: Path, report: dict[str, Any]
 ) -> Iterator[Difference]:
-    """Yield V3's means as its own release makes them of the official accuracies of each model that
-    has them all.
-    """
+    """Yield version 3's means, made by its release from the official accuracies."""
     scores = work / "official_v3"
-    complete = [model for model, each in report.items() if set(SCORED) <= set(each["categories"])]
+    complete = [model for model, row in report.items() if set(SCORED) <= set(row["categories"])]
     for model in complete:
         for category in SCORED:
             [path] = (work / "official" / model).rglob(f"BFCL_v4_{category}_score.json")
@@ -130,27 +128,27 @@ def version_3(
             yield f"V3 {table}: {model}", rows[model][column], report[model]["v3"][name]["shown"]
 
 
-def compared(told: str, pairs: Iterator[Difference]) -> bool:
-    """Print how many agree and the first that do not; return whether all do."""
+def compared(title: str, pairs: Iterator[Difference]) -> bool:
+    """Print the number of equal pairs and the first differences; return whether all are equal."""
     counts: Counter[bool] = Counter()
     for what, theirs, own in pairs:
         counts[theirs == own] += 1
         if theirs != own and counts[False] <= 10:
             print(f"  {what}: official {_short(theirs, own)}, ours {_short(own, theirs)}")
-    print(f"{told}: {counts.total()} compared, {counts[False]} differ")
+    print(f"{title}: {counts.total()} compared, {counts[False]} differ")
     return not counts[False]
 
 
-def _short(value: Any, other: Any) -> str:
-    if isinstance(value, list) and isinstance(other, list):
-        value = [each for each in value if each not in other]
-    if isinstance(value, dict) and isinstance(other, dict):
-        value = {key: each for key, each in value.items() if other.get(key) != each}
+def _short(value: Any, counterpart: Any) -> str:
+    if isinstance(value, list) and isinstance(counterpart, list):
+        value = [item for item in value if item not in counterpart]
+    if isinstance(value, dict) and isinstance(counterpart, dict):
+        value = {key: item for key, item in value.items() if counterpart.get(key) != item}
     return str(value)[:300]
 
 
 def _ranked_by(row: dict[str, str]) -> str:
-    """Return the cell that a table is sorted by: the first beside rank and model."""
+    """Return the cell that a table is sorted by."""
     return next(cell for column, cell in row.items() if column not in ("Rank", "Model"))
 
 

@@ -1,5 +1,4 @@
-"""Result trees of models that answer rightly and wrongly, in the official layout, for
-`official_scores.py`.
+"""Result trees of models that answer right and wrong, in the official layout.
 
 Answers are drawn from the recorded verdict tables, one for each task. A task that no table holds is
 answered by its truth, by a truth cut short, by another task's answer, or by what no model should
@@ -60,7 +59,7 @@ LONE_CALLS = (
 
 
 class Tables:
-    """The recorded answers of each task, by category and form."""
+    """Recorded answers of each task, by category and form."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -81,26 +80,24 @@ class Tables:
                 for record in map(json.loads, lines):
                     self._read[name].setdefault(record["id"], []).append(record["response"])
         return {
-            key(entry_id.replace(base, category, 1)): each
-            for entry_id, each in self._read[name].items()
+            key(entry_id.replace(base, category, 1)): answers
+            for entry_id, answers in self._read[name].items()
         }
 
 
 def key(entry_id: str) -> str:
-    """Return what an answer depends on: of a prompt configuration that is only how calls are to be
-    written.
-    """
+    """Return the part of a task that its answers depend on."""
     return re.sub(r"^format_sensitivity_\d+:(.*)&func_doc_fmt=.*:", r"\1:", entry_id)
 
 
 class Model:
-    """Answers tasks at random; `calls` by tool calls, else by texts."""
+    """Model that answers tasks at random; `calls`: by tool calls, else by texts."""
 
     def __init__(self, tables: Tables, seed: str, *, calls: bool) -> None:
         self._tables, self._draw, self._calls = tables, random.Random(seed), calls
 
     def write(self, data_dir: Path, folder: Path, category: str, *, recorded_only: bool) -> None:
-        """Write the result file of a category, tasks that no table holds left out where asked."""
+        """Write the result file of a category; tasks without answers are left out if asked."""
         recorded = self._tables.answers(category, self._calls)
         path = folder / category_folder(category) / f"BFCL_v4_{category}_result.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,10 +129,10 @@ class Model:
         if kind == "cut":
             texts = [text[: draw.randrange(len(text) + 1)] for text in texts]
         shaped = [self._calls_of(text) for text in texts]
-        return [[each] for each in shaped] if task.executes_calls else shaped[0]
+        return [[answer] for answer in shaped] if task.executes_calls else shaped[0]
 
     def _shaped(self, answer: Any, category: str) -> Any:
-        """Return a recorded answer as result files hold it."""
+        """Return a recorded answer in the shape of result files."""
         if category in (*WEB_SEARCH, *MEMORY):
             call: Any = (
                 self._draw.choice(LONE_CALLS) if self._calls else "[core_memory_list_keys()]"
@@ -150,7 +147,7 @@ class Model:
         return self._calls_of(answer)
 
     def _spelled(self, step: Any) -> Any:
-        """Return a step's one call in one of the ways that BFCL's execution reads."""
+        """Write a step's call in one of the ways that BFCL's execution accepts."""
         if not isinstance(step, list) or not step:
             return step
         [(name, arguments)] = step[0].items()
@@ -172,7 +169,7 @@ class Model:
 
 
 def truth(task: Task, calls: bool) -> list[str]:
-    """Return the messages of an agent that knows the truth."""
+    """Return the messages that solve a task."""
     form = "tool_call" if calls else "prompting"
     player = ScriptedAgent("oracle").make_player(
         task_for_form(task, form), handler_for(task, form).name, 0
@@ -181,7 +178,7 @@ def truth(task: Task, calls: bool) -> list[str]:
 
 
 def _as_calls(turn: Any) -> list[Any]:
-    """Return a turn of call strings, one a step, as tool calls; anything else stays text."""
+    """Convert a turn of call strings to tool calls, one per step; keep other texts."""
     return [list(_call(step)) or step for step in (turn if isinstance(turn, list) else [turn])]
 
 
@@ -190,7 +187,7 @@ def _call(text: Any) -> Iterator[dict[str, str]]:
         call: Any = ast.parse(text, mode="eval").body
         yield {
             call.func.id: json.dumps(
-                {each.arg: ast.literal_eval(each.value) for each in call.keywords}
+                {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
             )
         }
     except (SyntaxError, ValueError, TypeError, AttributeError):
@@ -198,9 +195,7 @@ def _call(text: Any) -> Iterator[dict[str, str]]:
 
 
 def write_trees(data_dir: Path, tables: Tables, root: Path, seeds: int) -> None:
-    """Write prompted and calling models, two for each seed, and one that left out categories and
-    tasks.
-    """
+    """Write the trees of prompted and calling models, two for each seed."""
     for seed in range(seeds):
         for name, calls in (("prompted", False), ("called", True)):
             model = Model(tables, f"{name} {seed}", calls=calls)

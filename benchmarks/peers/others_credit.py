@@ -1,4 +1,4 @@
-"""Do tool tokens move the credit of other trainers? Their own functions on the credit vectors.
+"""Whether tool tokens change the credit of other trainers, by their functions and our vectors.
 
   pip download --no-deps verl==0.9.1 areal==1.0.4 && unzip -q verl*.whl -d /tmp/verl  # and so on
   git clone https://github.com/NVIDIA-NeMo/RL /tmp/nemo_rl    # 7ea279abf
@@ -37,18 +37,18 @@ NUMBERS = ("rewards", "values", "written")
 
 
 def inputs_of(vector: Vector) -> list[torch.Tensor]:
-    """Return rewards, values and the mask of what the policy wrote, as numbers."""
+    """Return rewards, values and the mask of the policy's tokens as tensors."""
     nan = float("nan")
     return [
         torch.tensor(
-            [[nan if each is None else float(each) for each in row] for row in vector[key]]
+            [[nan if number is None else float(number) for number in row] for row in vector[key]]
         )
         for key in NUMBERS
     ]
 
 
 def not_whitened(advantages: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Return advantages as they are."""
+    """Return advantages unchanged."""
     return advantages
 
 
@@ -102,7 +102,7 @@ def nemo_rl(root: str) -> Advantages:
 
 
 def areal(root: str) -> Advantages:
-    """PPOActor's advantages: a prompt token before, an end behind; KL carries the tokens' rewards.
+    """PPOActor's advantages: a prompt token before, an end after; KL carries the rewards.
 
     A row whose mask is full was cut: the value at its last token is the one after it.
     """
@@ -139,8 +139,8 @@ def areal(root: str) -> Advantages:
             "attention_mask": attended,
             "values": torch.cat([values, none, after], 1),
         }
-        found = file.PPOActor._compute_advantages(actor, data)["advantages"]
-        return found[:, : rewards.shape[1]]
+        advantages = file.PPOActor._compute_advantages(actor, data)["advantages"]
+        return advantages[:, : rewards.shape[1]]
 
     return advantages
 
@@ -182,18 +182,18 @@ def miles(root: str) -> Advantages:
     return advantages
 
 
-TRAINERS = {each.__name__: each for each in (ours, verl, areal, nemo_rl, miles, slime, skyrl)}
+TRAINERS = {f.__name__: f for f in (ours, verl, areal, nemo_rl, miles, slime, skyrl)}
 
 
-def is_exact(vector: Vector, found: torch.Tensor, convention: str) -> bool:
-    """Whether advantages of written tokens are a convention's."""
-    rows = zip(found.tolist(), vector["expected"][convention], strict=True)
-    pairs = [pair for each in rows for pair in zip(*each, strict=True)]
-    return all(known is None or abs(given - known) < 1e-4 for given, known in pairs)
+def is_exact(vector: Vector, advantages: torch.Tensor, convention: str) -> bool:
+    """Whether the advantages of written tokens follow a convention."""
+    rows = zip(advantages.tolist(), vector["expected"][convention], strict=True)
+    pairs = [pair for row in rows for pair in zip(*row, strict=True)]
+    return all(expected is None or abs(actual - expected) < 1e-4 for actual, expected in pairs)
 
 
 def rows_of_tool_tokens(vectors: dict[str, Vector], advantages: Advantages) -> list[str]:
-    """Return what tool tokens do to the credit of the first action."""
+    """Return the effect of tool tokens on the first action's credit."""
     written = torch.tensor(vectors["plain"]["written"])
     plain = advantages(vectors["plain"])
     more = advantages(vectors["tool_tokens"])
@@ -215,11 +215,11 @@ def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description="Credit of other trainers.")
     parser.add_argument("trainer", nargs="*", metavar="NAME=FOLDER", help=", ".join(TRAINERS))
-    chosen = dict(each.split("=", 1) for each in parser.parse_args().trainer)
+    chosen = dict(pair.split("=", 1) for pair in parser.parse_args().trainer)
     functions = {name: TRAINERS[name](root) for name, root in {"ours": "", **chosen}.items()}
     made = json.loads(Path(FILE).read_text("utf-8"))["tokens"]
-    vectors = {each["name"]: each for each in made}
-    columns = [rows_of_tool_tokens(vectors, each) for each in functions.values()]
+    vectors = {vector["name"]: vector for vector in made}
+    columns = [rows_of_tool_tokens(vectors, function) for function in functions.values()]
     claims = (
         "8 more tool tokens move credit by",
         "a value of 100 on a tool token leaks",
@@ -230,14 +230,14 @@ def main() -> None:
     print(align_rows([["", *functions], *rows]), end="\n\n")
     exact = []
     for name, vector in vectors.items():
-        found = [each(vector) for each in functions.values()]
+        results = [function(vector) for function in functions.values()]
         cells = [
             "/".join(
-                each.removeprefix("between_")
-                for each in vector["expected"]
-                if is_exact(vector, rows, each)
+                name.removeprefix("between_")
+                for name in vector["expected"]
+                if is_exact(vector, rows, name)
             )
-            for rows in found
+            for rows in results
         ]
         exact.append([name, *(cell or "neither" for cell in cells)])
     print(align_rows([["exact between", *functions], *exact]))

@@ -1,4 +1,4 @@
-"""A file of another project, run as it is without what the project depends on.
+"""Loader of a file of another project without the project's dependencies.
 
 What it imports is real where Python or the caller has it (torch, say); any other name is stood in
 for by one that does nothing: a decorator gives its function back, a base class is empty. A function
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class _Names(type):
-    """Class whose attributes are such classes again."""
+    """Class with further stand-in classes as attributes."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -27,14 +27,14 @@ class _Names(type):
 
 
 class _Nothing(metaclass=_Names):
-    """Stand-in for a decorator, a decorator's factory, a base class, an annotation."""
+    """Stand-in for a decorator, a base class or an annotation."""
 
-    def __new__(cls, *given: Any, **named: Any) -> Any:
-        if cls is _Nothing and len(given) == 1 and callable(given[0]):
-            return given[0]
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        if cls is _Nothing and len(arguments) == 1 and callable(arguments[0]):
+            return arguments[0]
         return super().__new__(cls)
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *arguments: Any, **named: Any) -> None:
         pass
 
     def __bool__(self) -> bool:
@@ -43,8 +43,8 @@ class _Nothing(metaclass=_Names):
     def __init_subclass__(cls, **named: Any) -> None:
         pass
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        return given[0] if len(given) == 1 and callable(given[0]) else self
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return arguments[0] if len(arguments) == 1 and callable(arguments[0]) else self
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -60,7 +60,7 @@ class _NoModule(ModuleType):
 
 
 def loaded(root: str, file: str, real: tuple[str, ...] = ()) -> Any:
-    """Return a file of a project; packages called `real` are imported."""
+    """Load a file of a project; packages named `real` are imported."""
     path = Path(root) / file
     if not path.is_file():
         raise SystemExit(f"error: {path}: there is no such file: expected the project's sources")

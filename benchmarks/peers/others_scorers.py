@@ -1,4 +1,4 @@
-"""Other projects' scorers of function calls, as scorers of `fctncalling conformance`.
+"""Other projects' scorers of function calls, for `fctncalling conformance`.
 
 Each judges the answer in the form that it asks a model for, by its own functions from its own
 files; where those need more than Python, in an environment of its own:
@@ -51,28 +51,28 @@ def one_truth(task: dict[str, Any], arguments: str) -> list[dict[str, Any]]:
 
 
 def first_values(accepted: dict[str, Any]) -> dict[str, Any]:
-    """Return the first value that is accepted of each argument, but not that it is left out."""
-    given = {key: [each for each in values if each != ""] for key, values in accepted.items()}
-    return {key: plain(values[0]) for key, values in given.items() if values}
+    """Return the first accepted value of each argument, except omission."""
+    present = {key: [v for v in values if v != ""] for key, values in accepted.items()}
+    return {key: plain(values[0]) for key, values in present.items() if values}
 
 
 def plain(value: Any) -> Any:
-    """Return an accepted value; in an object each key has a list of its own."""
+    """Return an accepted value; objects have a list of accepted values for each key."""
     if isinstance(value, dict):
         return first_values(value)
-    return [plain(each) for each in value] if isinstance(value, list) else value
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def tinker(root: str) -> Valid:
-    """tinker-cookbook: an object with name and arguments against the task's truth."""
+    """tinker-cookbook: an object with name and arguments, compared with the task's truth."""
     scorer = loaded(root, "tinker_cookbook/eval/benchmarks/_bfcl.py")
 
     def valid(line: dict[str, Any]) -> bool:
         calls = line["answer"]["calls"]
         text = json.dumps(calls[0] if len(calls) == 1 else calls) if calls else None
-        found = scorer._extract_function_call(text or line["answer"]["text"])
+        call = scorer._extract_function_call(text or line["answer"]["text"])
         truth = line["task"]["ground_truth"][0]
-        return found is not None and scorer._match_function_call(found, truth)
+        return call is not None and scorer._match_function_call(call, truth)
 
     return valid
 
@@ -90,7 +90,7 @@ def rllm(root: str) -> Valid:
 
 
 def toolrl(root: str) -> Valid:
-    """ToolRL: a line of JSON a call between tags; the highest reward is three."""
+    """ToolRL: calls as JSON lines between tags; the highest reward is 3."""
     os.environ["EXPERIMENT_NAME"] = "qwen"
     scorer = loaded(root, "verl/utils/reward_score/rlla.py")
 
@@ -99,18 +99,18 @@ def toolrl(root: str) -> Valid:
 
     def valid(line: dict[str, Any]) -> bool:
         calls = [
-            {"name": each["name"], "parameters": each["arguments"]}
-            for each in line["answer"]["calls"] or ()
+            {"name": call["name"], "parameters": call["arguments"]}
+            for call in line["answer"]["calls"] or ()
         ]
-        said = text(calls) if calls else line["answer"]["text"]
+        answer = text(calls) if calls else line["answer"]["text"]
         truth = text(one_truth(line["task"], "parameters"))
-        return bool(scorer.compute_score(f"<|im_start|>assistant{said}", truth)[2] == 3.0)
+        return bool(scorer.compute_score(f"<|im_start|>assistant{answer}", truth)[2] == 3.0)
 
     return valid
 
 
 def inspect(root: str) -> Valid:
-    """inspect_evals: tool calls; in several turns what they return when they are made."""
+    """inspect_evals: tool calls; in several turns their results."""
     model, tool = import_module("inspect_ai.model"), import_module("inspect_ai.tool")
     backends = import_module("inspect_evals.bfcl.backends")
     scorer = import_module("inspect_evals.bfcl.score.scorer")
@@ -120,8 +120,8 @@ def inspect(root: str) -> Valid:
 
     def single(line: dict[str, Any], how: str) -> bool:
         calls = [
-            tool.ToolCall(id=str(index), function=each["name"], arguments=each["arguments"])
-            for index, each in enumerate(line["answer"]["calls"] or ())
+            tool.ToolCall(id=str(index), function=call["name"], arguments=call["arguments"])
+            for index, call in enumerate(line["answer"]["calls"] or ())
         ]
         message = model.ChatMessageAssistant(content=line["answer"]["text"], tool_calls=calls)
         metadata = {
@@ -135,7 +135,7 @@ def inspect(root: str) -> Valid:
 
     def several(line: dict[str, Any]) -> bool:
         task, is_long = line["task"], "long_context" in line["category"]
-        asked = [
+        expected = [
             [
                 {"function": call["name"], "arguments": call["arguments"]}
                 for step in turn
@@ -147,8 +147,10 @@ def inspect(root: str) -> Valid:
         methods = backends.build_tool_mapping(tools)
         metadata = {
             "raw_ground_truth": task["ground_truth"],
-            "model_execution_calls": asked,
-            "model_execution_results": [[made(methods, call) for call in turn] for turn in asked],
+            "model_execution_calls": expected,
+            "model_execution_results": [
+                [made(methods, call) for call in turn] for turn in expected
+            ],
             "involved_classes": task["involved_classes"],
             "initial_config": task["initial_config"],
             "long_context": is_long,
@@ -163,7 +165,7 @@ def inspect(root: str) -> Valid:
 
 
 def made(methods: dict[str, Any], call: dict[str, Any]) -> Any:
-    """Return what a call returns, as inspect_evals records it."""
+    """Return a call's result as inspect_evals records it."""
     try:
         return methods[call["function"]](**call["arguments"])
     except Exception as error:
@@ -171,7 +173,7 @@ def made(methods: dict[str, Any], call: dict[str, Any]) -> Any:
 
 
 def official_tools(packages: Path) -> Path:
-    """Return a folder of an installed bfcl-eval's tools, as inspect_evals lays them out."""
+    """Return a folder with the tools of an installed bfcl-eval, in inspect_evals' layout."""
     inside = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code."
     folder = Path(tempfile.mkdtemp())
     for file in (packages / inside.replace(".", "/")).glob("*.py"):
@@ -179,22 +181,22 @@ def official_tools(packages: Path) -> Path:
     return folder
 
 
-SCORERS = {each.__name__: each for each in (tinker, rllm, toolrl, inspect)}
+SCORERS = {scorer.__name__: scorer for scorer in (tinker, rllm, toolrl, inspect)}
 
 
 def main() -> None:
-    """Judge every line of standard input by the scorer that is named, from its files."""
+    """Judge every line of standard input by the named scorer."""
     verdicts = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # some print
     valid = SCORERS[sys.argv[1]](sys.argv[2])
     for line in sys.stdin:
         record = json.loads(line)
-        told = {"id": record["id"], "valid": None}
+        verdict = {"id": record["id"], "valid": None}
         try:
-            told["valid"] = valid(record)
+            verdict["valid"] = valid(record)
         except Exception as error:
-            told["error"] = f"{type(error).__name__}: {error}"[:200]
-        print(json.dumps(told), file=verdicts, flush=True)
+            verdict["error"] = f"{type(error).__name__}: {error}"[:200]
+        print(json.dumps(verdict), file=verdicts, flush=True)
 
 
 if __name__ == "__main__":

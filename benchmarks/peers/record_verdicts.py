@@ -27,10 +27,10 @@ SEED = 0
 
 
 def bits_of(scorer: str, records: list[dict[str, object]]) -> list[bool]:
-    """Return the scorer's verdict on each record, in their order."""
+    """Return the scorer's verdicts on the records, in order."""
     with ScorerProcess(scorer, ScorerTimeLimits()) as process:
-        given = {each.answer_id: each.told for each in process.judge_records(iter(records))}
-    bits = [given[str(record["id"])] for record in records]
+        verdicts = {v.answer_id: v.told for v in process.judge_records(iter(records))}
+    bits = [verdicts[str(record["id"])] for record in records]
     if None in bits:
         raise SystemExit("error: an answer got no verdict")
     return [bool(bit) for bit in bits]
@@ -52,7 +52,7 @@ def main() -> None:
         "version": manifest()["version"],
         "seed": SEED,
         "answers_a_task": ANSWERS_A_TASK,
-        "answers": sum(each["answers"] for each in categories.values()),
+        "answers": sum(category["answers"] for category in categories.values()),
         "categories": categories,
     }
     FILE.write_text(json.dumps(recorded, indent=1) + "\n", "utf-8")

@@ -1,5 +1,4 @@
-"""Our side of the comparison with TRL's GRPO and its `environment_factory`: the same model,
-prompts, tool and settings.
+"""Our side of the comparison with TRL's GRPO and its `environment_factory`.
 
 The model is random but for its output layer, in which each token of one tool call makes the next
 one certain: every action is that call, on both sides, and no training is needed first.
@@ -76,7 +75,7 @@ TOOL = {
 
 
 class AdderEnv(gymnasium.Env[str, str]):
-    """Runs the call of every action but the last; pays half of a group."""
+    """Environment that executes each action's call but the last; half of a group is rewarded."""
 
     metadata = {"in_process_tools": True}  # noqa: RUF012 - as Gymnasium declares it
 
@@ -113,18 +112,18 @@ def against_trl(python: str, rounds: int) -> list[tuple[str, float, float, bool]
         with trl_process(python, folder, rounds + 1) as theirs:
             iteration = our_iteration(folder)
             pairs = [(iteration(), theirs()) for _ in range(rounds + 1)][1:]  # the first one warms
-    ours, other = pairs[-1]
+    ours, trl = pairs[-1]
     print(f"{NUM_QUESTIONS * GROUP_SIZE} episodes of {NUM_STEPS} steps")
-    print(f"sampled tokens: {ours['num_sampled']}, TRL's: {other['num_sampled']}")
-    found = []
+    print(f"sampled tokens: {ours['num_sampled']}, TRL's: {trl['num_sampled']}")
+    targets = []
     for part, key, least in (
         ("rollout", "rollout_s", ROLLOUT),
         ("whole iteration", "whole_s", WHOLE),
     ):
         ratio = median(b[key] / a[key] for a, b in pairs)
         name = f"{part}, {median(a[key] for a, _ in pairs):.3f} CPU seconds, of TRL's GRPO"
-        found.append((name, ratio, least, ratio >= least))
-    return found
+        targets.append((name, ratio, least, ratio >= least))
+    return targets
 
 
 def write_model(folder: Path) -> None:
@@ -162,7 +161,7 @@ def write_model(folder: Path) -> None:
 
 
 def our_iteration(folder: Path) -> Any:
-    """Return a function that plays and learns once and returns its CPU seconds."""
+    """Make a function that plays and learns once and returns its CPU seconds."""
     template = ChatTemplate(AutoTokenizer.from_pretrained(str(folder)))
     policy = ActorCritic.load(str(folder))
     size = NUM_QUESTIONS * GROUP_SIZE
@@ -202,7 +201,7 @@ def our_iteration(folder: Path) -> Any:
 
 @contextmanager
 def trl_process(python: str, folder: Path, turns: int) -> Iterator[Any]:
-    """Yield a function that gives TRL's process a turn and returns its answer."""
+    """Context manager: a function that gives TRL's process a turn and returns its answer."""
     job = {
         "folder": str(folder),
         "questions": QUESTIONS,
@@ -225,8 +224,8 @@ def trl_process(python: str, folder: Path, turns: int) -> Iterator[Any]:
                 raise SystemExit(
                     f"--trl: TRL's process ended with status {process.wait()}; its message is above"
                 )
-            told: dict[str, Any] = json.loads(answer)
-            return told
+            figures: dict[str, Any] = json.loads(answer)
+            return figures
 
         print("TRL:", ask(json.dumps(job)))
         yield partial(ask, "go")

@@ -1,4 +1,4 @@
-"""Call forms against real chat templates: what each writes is read back, in every case it renders.
+"""Call forms compared with real chat templates: every rendered case is read back.
 
     python benchmarks/peers/templates.py FOLDER [--all]
 
@@ -51,7 +51,7 @@ CASES: dict[str, list[Call]] = {
     "thought": [Call(NAME, {"town": "Bern", "days": 3})],
 }
 CLOSINGS = ("</parameter>", "</arg_value>", "</param>", "</seed:tool_call>", "</tool_call>")
-CLOSED = [Call(NAME, {"town": f"{each} and on", "days": 3}) for each in CLOSINGS]
+CLOSED = [Call(NAME, {"town": f"{closing} and on", "days": 3}) for closing in CLOSINGS]
 Renderer = Callable[..., str]
 
 
@@ -65,7 +65,7 @@ def tool(name: str) -> dict[str, Any]:
 
 
 TOOLS = [tool(NAME), tool(OTHER)]
-DOCS = [FunctionDoc(each["function"]["name"], "", each["function"]["parameters"]) for each in TOOLS]
+DOCS = [FunctionDoc(tool["function"]["name"], "", tool["function"]["parameters"]) for tool in TOOLS]
 QUESTION = {"role": "user", "content": "QUESTION"}
 WORDS = {"role": "assistant", "content": "WORDS"}
 END = re.compile(r"\s*(?:<\|[^<>|]*\|?>|<EOS>)\s*\Z")  # of a turn, which generation stops at
@@ -73,7 +73,7 @@ END = re.compile(r"\s*(?:<\|[^<>|]*\|?>|<EOS>)\s*\Z")  # of a turn, which genera
 
 @dataclass
 class Reading:
-    """Reading of one template: what became of each case."""
+    """Result of one template: the outcome of each case."""
 
     name: str
     handler: str = ""
@@ -82,8 +82,8 @@ class Reading:
 
     @property
     def verdict(self) -> str:
-        """ "read", "FAULT", or why there is nothing to read."""
-        if not any(each in ("read", "MISREAD") for each in self.results.values()):
+        """ "read", "FAULT", or the reason why there is no text to read."""
+        if not any(result in ("read", "MISREAD") for result in self.results.values()):
             return "writes no calls"
         return "FAULT" if "MISREAD" in self.results.values() else "read"
 
@@ -100,7 +100,7 @@ def assistant(calls: list[Call], thought: str, *, as_text: bool) -> dict[str, An
 
 
 def written(render: Renderer, calls: list[Call], thought: str = "") -> Iterator[str]:
-    """Yield what a template writes for calls behind its own prompt, for each form it takes."""
+    """Yield a template's rendering of calls after its prompt, in each form it accepts."""
     for as_text in (False, True):
         for tools in (TOOLS, []):
             try:
@@ -112,20 +112,20 @@ def written(render: Renderer, calls: list[Call], thought: str = "") -> Iterator[
                 continue
             before, _, tail = words.partition(str(WORDS["content"]))
             starts = (prompt,) if whole.startswith(prompt) else (prompt, before)
-            start = max(common_start(each, whole) for each in starts)
+            start = max(common_start(start, whole) for start in starts)
             yield END.sub("", whole[start:].removesuffix(tail))
 
 
 def common_start(prompt: str, whole: str) -> int:
-    """Return where two renderings part, before a mark that both began."""
+    """Return where two renderings diverge, before a mark that both began."""
     pairs = enumerate(zip(prompt, whole, strict=False))
-    size = next((index for index, (one, other) in pairs if one != other), len(prompt))
-    start = max(whole.rfind(each, 0, size) for each in "<[")
+    size = next((index for index, (left, right) in pairs if left != right), len(prompt))
+    start = max(whole.rfind(mark, 0, size) for mark in "<[")
     return start if size < len(prompt) and not set(whole[start:size]) & set(">]\n") else size
 
 
 def read(text: str) -> list[Call] | None:
-    """Return the calls of a text; None where they cannot be read."""
+    """Parse the calls of a text; None if they cannot be parsed."""
     try:
         return get_handler("auto").decode(text, DOCS)
     except DecodeError:
@@ -144,12 +144,12 @@ def try_template(path: Path) -> Reading:
     render = partial(template.render, **marks)
     for case, calls in CASES.items():
         thought = THOUGHT if case == "thought" else ""
-        texts = [each for each in written(render, calls, thought) if holds(each, calls)]
+        texts = [text for text in written(render, calls, thought) if holds(text, calls)]
         if thought:
-            texts = [each for each in texts if thought in each]
+            texts = [text for text in texts if thought in text]
         reading.results[case] = "not rendered"
         if texts:
-            right = [each for each in texts if matches(each, calls, thought)]
+            right = [text for text in texts if matches(text, calls, thought)]
             reading.results[case] = "read" if right else "MISREAD"
     for call in CLOSED if reading.results["one call"] == "read" else ():
         for text in written(render, [call]):
@@ -162,12 +162,12 @@ def try_template(path: Path) -> Reading:
 
 
 def holds(text: str, calls: list[Call]) -> bool:
-    """Whether a text holds the names of calls as often as they are called."""
+    """Whether a text contains the calls' names as often as they are called."""
     return all(text.count(call.name) >= 1 for call in calls)
 
 
 def matches(text: str, calls: list[Call], thought: str) -> bool:
-    """Whether a text reads back exactly: names, values, their types and order, and the thought."""
+    """Whether a text parses to exactly these calls and thought."""
     found = read(text) or []
     listed = [[[each.name, each.arguments] for each in one] for one in (found, calls)]
     exact, given = map(json.dumps, listed)
@@ -195,34 +195,35 @@ def main() -> int:
             closings = dict(reading.closings)
             print(f"{reading.verdict:15} {reading.name}: {', '.join(misread)} {closings}")
     played = {path.stem: play_template(path.read_text(encoding="utf-8")) for path in paths}
-    count = Counter(each.verdict for each in readings)
+    count = Counter(reading.verdict for reading in readings)
     writing = count["read"] + count["FAULT"]
     share = count["read"] / writing if writing else 0.0
-    in_values = sum((each.closings for each in readings), Counter[str]())
+    in_values = sum((reading.closings for reading in readings), Counter[str]())
     print(f"{len(readings)} templates; {count['writes no calls']} write no calls")
     print(
         f"read in every case: {count['read']} of {writing} ({share:.1%}); FAULT: {count['FAULT']}"
     )
     print(f"closing marks inside a value: {dict(in_values)}")
-    unread = [each.name for each in readings if each.verdict == "FAULT"]
+    unread = [reading.name for reading in readings if reading.verdict == "FAULT"]
     is_told = _print_played(played, unread)
     return 0 if share >= NEEDED and not in_values["MISREAD"] and is_told else 1
 
 
 def _print_played(played: dict[str, PlayedTemplate], unread: list[str]) -> bool:
-    """Print what became of templates that were played; whether that is enough."""
-    for name, each in played.items():
-        for line in each.faults:
+    """Print the results of played templates; return whether they suffice."""
+    for name, template in played.items():
+        for line in template.faults:
             print(f"{name}: {line}")
-    compared = [each for each in played.values() if each.prompts]
-    equal = sum(not each.unequal for each in compared)
+    compared = [template for template in played.values() if template.prompts]
+    equal = sum(not template.unequal for template in compared)
     print(f"prompts of the gateway: {equal} of {len(compared)} templates write the same")
-    growing = [each for each in played.values() if each.grows is not None]
-    kinds = Counter((each.append_only, each.grows) for each in growing)
+    growing = [template for template in played.values() if template.grows is not None]
+    kinds = Counter((template.append_only, template.grows) for template in growing)
     print(f"append-only: {kinds[True, True]}, wrongly so: {kinds[True, False]}; others: ", end="")
     print(f"{kinds[False, True]} grow in plain talk, {kinds[False, False]} do not")
     silent = [name for name in unread if not played[name].is_told]
-    print(f"doctor: {sum(not each.has_fault for each in played.values())} of {len(played)} sound; ")
+    sound = sum(not template.has_fault for template in played.values())
+    print(f"doctor: {sound} of {len(played)} sound; ")
     print(f"not read and not told: {', '.join(silent) or 'none'}")
     enough = equal >= NEEDED * len(compared)
     return enough and not silent and not kinds[True, False]

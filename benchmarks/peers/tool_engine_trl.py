@@ -1,5 +1,4 @@
-"""The other side of `tool_engine.py --vs trl`: TRL 0.11.4's TextEnvironment, a JSON line in and one
-out a round.
+"""TRL's side of `tool_engine.py --vs trl`: TRL 0.11.4's TextEnvironment over JSON lines.
 
 Runs in an environment of its own and imports nothing of this project, so that the calculator it
 calls is a plain one.
@@ -55,19 +54,19 @@ def main(folder, max_new_tokens, batch_size):
     generate = env._generate_batched
     env._generate_batched = lambda tensors: generate(tensors, batch_size=batch_size)
     for line in sys.stdin:
-        asked = json.loads(line)
-        torch.manual_seed(asked["seed"])
+        request = json.loads(line)
+        torch.manual_seed(request["seed"])
         started, cpu = time.perf_counter(), time.process_time()
         with torch.no_grad():
-            _, _, masks, _, histories = env.run(asked["queries"])
-        told = {
+            _, _, masks, _, histories = env.run(request["queries"])
+        reply = {
             "seconds": time.perf_counter() - started,
             "cpu_seconds": time.process_time() - cpu,
             "episodes": len(histories),
             "calls": sum(sum(history.system_spans[1:]) for history in histories),
             "tokens": sum(int(mask.sum()) for mask in masks),
         }
-        print(json.dumps(told), file=answers, flush=True)
+        print(json.dumps(reply), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,4 @@
-"""Our side of the comparison with TRL: a batch of embedded tasks, and TRL's trainer as a process
-that takes turns.
-"""
+"""Our side of the comparison with TRL: a batch of embedded tasks, and TRL as a process."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ GROUP_SIZE = 8
 
 
 def embedded_batch(num_tasks: int) -> list[EpisodeRecord]:
-    """Return episodes of the scripted, fallible demonstrator on embedded tasks, each task played
-    GROUP_SIZE times.
+    """Return episodes of the scripted, fallible demonstrator on embedded tasks.
 
     Of every category alike, in groups; the rows end where the last action ends.
     """
@@ -52,7 +49,7 @@ def _cut(episode: EpisodeRecord) -> EpisodeRecord:
 
 
 class TRL:
-    """TRL's GRPO trainer in a process of its own, which updates on request."""
+    """Process of TRL's GRPO trainer, which updates on request."""
 
     def __init__(
         self,
@@ -85,9 +82,7 @@ class TRL:
         self.versions = self._ask(json.dumps(job))
 
     def update(self) -> dict[str, Any]:
-        """Return the CPU seconds (cpu_s) of one update and the gradient norm before each optimiser
-        step (norms).
-        """
+        """Return the CPU seconds of one update and the gradient norm of each optimiser step."""
         return self._ask("go")
 
     def __enter__(self) -> Self:
@@ -108,8 +103,8 @@ class TRL:
                 f"--trl: TRL's process ended with status {self._process.wait()}; its message is "
                 "above"
             )
-        told: dict[str, Any] = json.loads(answer)
-        return told
+        figures: dict[str, Any] = json.loads(answer)
+        return figures
 
 
 def _row(episode: EpisodeRecord) -> dict[str, Any]:

@@ -1,5 +1,4 @@
-"""TRL's side of `python benchmarks/rollout.py --parts trl`: GRPO with `environment_factory`, one
-iteration a turn.
+"""TRL's side of `python benchmarks/rollout.py --parts trl`: GRPO with `environment_factory`.
 
 Run by the Python of TRL's environment; of this project it knows nothing. The first line of stdin is
 the job (JSON); each further line is a turn, answered by the CPU seconds of one iteration of the
@@ -27,10 +26,10 @@ from trl.chat_template_utils import qwen3_instruct_2507_chat_template
 
 
 class Adder:
-    """An environment with one tool."""
+    """Environment with one tool."""
 
     def reset(self, **kwargs: Any) -> None:
-        """Begin anew; the prompt says it all."""
+        """Begin anew; the prompt is complete."""
 
     def add(self, first: int, second: int, third: int, fourth: int) -> str:
         """
@@ -49,23 +48,23 @@ class Adder:
 
 
 class TurnTaker(GRPOTrainer):
-    """TRL's trainer, waiting for its turn before each iteration and counting its CPU seconds."""
+    """TRL's trainer, which waits for its turn and counts CPU seconds per iteration."""
 
     started = rollout_s = 0.0
     num_sampled = 0
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
-        """Do as TRL does, after waiting."""
+        """Run TRL's step after waiting for the turn."""
         wait_for_turn()
         self.started = time.process_time()
         return super().training_step(model, inputs, num_items_in_batch)
 
     def _generate(self, *args: Any, **keywords: Any) -> Any:
         before = time.process_time()
-        found = super()._generate(*args, **keywords)
+        completion = super()._generate(*args, **keywords)
         self.rollout_s = time.process_time() - before
-        self.num_sampled = sum(map(sum, found[2]))
-        return found
+        self.num_sampled = sum(map(sum, completion[2]))
+        return completion
 
 
 class Bell(TrainerCallback):
@@ -80,9 +79,7 @@ class Bell(TrainerCallback):
 
 
 def main() -> None:
-    """Put TRL's template beside the model, build the trainer of the job and let it train, turn by
-    turn.
-    """
+    """Build TRL's trainer of the job and train in turns."""
     job = read_job()
     folder = Path(job["folder"])
     tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Taking turns with TRL's trainers: what trl_rollout.py and trl_update.py share.
+"""Turn-taking with TRL's trainers, shared by trl_rollout.py and trl_update.py.
 
 Run by the Python of TRL's environment; of this project it knows nothing. Import it before TRL: it
 sets the environment variables that TRL and its libraries read.
@@ -27,25 +27,25 @@ os.dup2(2, 1)  # whatever libraries print goes to stderr
 
 
 def tell(**answer: object) -> None:
-    """Write one line to the process that gives the turns."""
+    """Write one line to the controlling process."""
     print(json.dumps(answer), file=ANSWERS, flush=True)
 
 
 def wait_for_turn() -> None:
-    """Return at the next line of stdin; end this process at its end."""
+    """Wait for the next line of stdin; exit at its end."""
     if not sys.stdin.readline():
         raise SystemExit(0)
 
 
 def read_job() -> dict[str, Any]:
-    """Return the job, the first line of stdin; limit torch to one thread."""
+    """Read the job from the first line of stdin; limit torch to one thread."""
     torch.set_num_threads(1)
     job: dict[str, Any] = json.loads(sys.stdin.readline())
     return job
 
 
 def grpo_config(folder: str, **settings: Any) -> GRPOConfig:
-    """Return TRL's settings of a plain run on a CPU in fp32 that writes nothing."""
+    """Return TRL's settings of a plain fp32 CPU run that writes no files."""
     return GRPOConfig(
         output_dir=folder,
         lr_scheduler_type="constant",
@@ -64,6 +64,6 @@ def grpo_config(folder: str, **settings: Any) -> GRPOConfig:
 
 
 def train(trainer: GRPOTrainer) -> None:
-    """Tell the versions, then train turn by turn."""
+    """Report the versions, then train in turns."""
     tell(trl=trl.__version__, transformers=transformers.__version__, torch=torch.__version__)
     trainer.train()

@@ -1,4 +1,4 @@
-"""TRL's side of `python benchmarks/update.py --vs trl`: its own GRPO trainer, one update a turn.
+"""TRL's side of `python benchmarks/update.py --vs trl`: GRPO, one update per turn.
 
 Run by the Python of TRL's environment; of this project it knows nothing. The first line of stdin is
 the job (JSON: model folder, rows of tokens with their rewards, settings); each further line is a
@@ -26,13 +26,13 @@ from trl import GRPOTrainer
 
 
 class TurnTaker(GRPOTrainer):
-    """TRL's trainer, waiting for its turn before each update and counting the CPU seconds of it."""
+    """TRL's trainer, which waits for its turn and counts CPU seconds per update."""
 
     started = left_out = 0.0
     norms: tuple[float, ...] = ()
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
-        """Run TRL's step, after waiting for a turn at the start of an update."""
+        """Run TRL's step; wait for the turn at the start of an update."""
         if self._step % (self.args.steps_per_generation * self.num_iterations) == 0:
             wait_for_turn()
             self.left_out, self.norms, self.started = 0.0, (), time.process_time()
@@ -66,7 +66,7 @@ class Bell(TrainerCallback):
 
 
 def main() -> None:
-    """Build the trainer of the job and let it train, turn by turn."""
+    """Build TRL's trainer of the job and train in turns."""
     job = read_job()
     rows, steps = job["rows"], job["minibatches"]
     parts = len(rows) // job["rows_a_pass"]

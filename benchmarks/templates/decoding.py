@@ -1,4 +1,4 @@
-"""CPU time of decoding in this tree against another one's.
+"""CPU time of decoding in this tree compared with another tree.
 
     python benchmarks/templates/decoding.py OTHER [--rounds N]
 
@@ -44,9 +44,9 @@ LONGER = {
 
 
 def texts_by_form() -> dict[str, tuple[str, list[str]]]:
-    """Return the corpus: form -> the name of its handler, and texts."""
+    """Return the corpus: form -> (handler's name, texts)."""
     vectors = json.loads(VECTORS.read_text(encoding="utf-8"))
-    read = {name: [each["text"] for each in vectors[name]] for name in vectors}
+    read = {name: [case["text"] for case in vectors[name]] for name in vectors}
     for name, text in LONGER.items():
         read[name] += [text] * 3
     corpus = {name: (name, texts) for name, texts in read.items()}
@@ -58,7 +58,7 @@ def texts_by_form() -> dict[str, tuple[str, list[str]]]:
 
 
 def serve() -> None:
-    """Decode a form's texts so many times at each line of input; print the CPU seconds."""
+    """Decode a form's texts n times for each line of input; print the CPU seconds."""
     from fctncalling.envs.episode.parsing import parse_message
     from fctncalling.envs.handlers import get_handler
 
@@ -103,7 +103,7 @@ class Decoder:
         )
 
     def ask(self, name: str, texts: list[str], times: int) -> Any:
-        """Return what the process makes of texts, or the CPU seconds of so many rounds of them."""
+        """Return the process's results on texts, or the CPU seconds of n rounds."""
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(json.dumps([name, texts, times]) + "\n")
@@ -120,16 +120,16 @@ def compare(new: Decoder, old: Decoder, rounds: int) -> dict[str, tuple[float, f
 
     The time is in microseconds.
     """
-    found = {}
+    ratios = {}
     for form, (name, texts) in texts_by_form().items():
         read = zip(texts, new.ask(name, texts, 0), old.ask(name, texts, 0), strict=True)
-        same = [text for text, one, other in read if one == other]
+        same = [text for text, new_result, old_result in read if new_result == old_result]
         times = max(1, round(SECONDS / max(old.ask(name, same, 10) / 10, 1e-6)))
         pairs = [(new.ask(name, same, times), old.ask(name, same, times)) for _ in range(rounds)]
-        ratio = statistics.median(one / other for one, other in pairs)
-        each = statistics.median(other for _, other in pairs) / times / len(same) * 1e6
-        found[form] = (ratio, each, len(texts) - len(same))
-    return found
+        ratio = statistics.median(new_time / old_time for new_time, old_time in pairs)
+        each = statistics.median(old_time for _, old_time in pairs) / times / len(same) * 1e6
+        ratios[form] = (ratio, each, len(texts) - len(same))
+    return ratios
 
 
 def main() -> int:
@@ -145,12 +145,12 @@ def main() -> int:
     if options.other is None or not (options.other / "envs" / "handlers").is_dir():
         parser.error(f"{options.other}: expected the root of a checkout, with envs/handlers")
     new, old = Decoder(ROOT), Decoder(options.other)
-    found = compare(new, old, options.rounds)
+    results = compare(new, old, options.rounds)
     new.close()
     old.close()
-    for form, (ratio, each, left_out) in found.items():
-        print(f"{form:34} {ratio:5.2f} of {each:6.1f} us a text; {left_out} left out")
-    overall = statistics.geometric_mean(ratio for ratio, _, _ in found.values())
+    for form, (ratio, microseconds, left_out) in results.items():
+        print(f"{form:34} {ratio:5.2f} of {microseconds:6.1f} us a text; {left_out} left out")
+    overall = statistics.geometric_mean(ratio for ratio, _, _ in results.values())
     print(f"{'all forms':34} {overall:5.2f}; at most {BOUND} is asked for")
     return int(overall > BOUND)
 

@@ -1,4 +1,4 @@
-"""Whether the gateway's prompt is what a chat template itself writes for the same messages."""
+"""Whether the gateway's prompt equals the chat template's rendering of the same messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ARGUMENTS = {"town": "Bern", "days": 3, "also": ["b", "a"], "exact": True}
 
 
 class PromptComparison(NamedTuple):
-    """One conversation under a template: what the gateway wrote, and the template."""
+    """Conversation under a template: the gateway's prompt and the template's."""
 
     kind: str
     gateway: str
@@ -42,7 +42,7 @@ class PromptComparison(NamedTuple):
 
 
 def compare_prompts(template: ChatTemplate, ids: tuple[str, str]) -> Iterator[PromptComparison]:
-    """Yield both prompts of each conversation that the template renders whole.
+    """Yield both prompts of each conversation that the template renders completely.
 
     ids: of the two calls, as the model's servers make them.
     """
@@ -71,9 +71,9 @@ def compare_prompts(template: ChatTemplate, ids: tuple[str, str]) -> Iterator[Pr
 def _conversations(first: str, second: str) -> dict[str, list[dict[str, Any]]]:
     question = {"role": "user", "content": "q"}
     call, other = _call(first, "look_up", _ARGUMENTS), _call(second, "other", {"town": "a"})
-    said: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [call]}
+    message: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [call]}
     result = {"role": "tool", "tool_call_id": first, "content": "r"}
-    one = [question, said, result]
+    one = [question, message, result]
     return {
         "one call": one,
         "one more turn": [
@@ -81,11 +81,11 @@ def _conversations(first: str, second: str) -> dict[str, list[dict[str, Any]]]:
             *({"role": "assistant", "content": "It rains."}, {"role": "user", "content": "more"}),
         ],
         "two calls": [
-            *(question, {**said, "tool_calls": [call, other]}, result),
+            *(question, {**message, "tool_calls": [call, other]}, result),
             {"role": "tool", "tool_call_id": second, "content": "r2"},
         ],
-        "named result": [question, said, {**result, "name": "look_up"}],
-        "thought": [question, {**said, "content": "", "reasoning_content": "hm"}, result],
+        "named result": [question, message, {**result, "name": "look_up"}],
+        "thought": [question, {**message, "content": "", "reasoning_content": "hm"}, result],
     }
 
 

@@ -1,4 +1,4 @@
-"""A chat template played as training and the gateway do: its prompts, its growth, its findings."""
+"""Play of a chat template as in training and the gateway: prompts, growth, findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fctncalling.lab.doctor.template_findings import UNENDED, template_findings
 
 
 class PlayedTemplate(NamedTuple):
-    """What became of a template; everything is of the tokenizer that stands in."""
+    """Results of a template, played with the stand-in tokenizer."""
 
     faults: list[str]  # lines of the doctor
     is_told: bool = False  # a fault says that its calls are not read back
@@ -31,10 +31,10 @@ class PlayedTemplate(NamedTuple):
 
 
 def play_template(source: str) -> PlayedTemplate:
-    """Play a chat template of a tokenizer of bytes."""
+    """Play a chat template with a byte tokenizer."""
     tokenizer = stand_in_tokenizer(source)
-    found = [each for each in template_findings(tokenizer) if each.is_fault]
-    faults = [each.line for each in found]
+    findings = [finding for finding in template_findings(tokenizer) if finding.is_fault]
+    faults = [finding.line for finding in findings]
     try:
         template = ChatTemplate(tokenizer)
     except ValueError:  # no conversation can be rendered: a fault
@@ -42,26 +42,26 @@ def play_template(source: str) -> PlayedTemplate:
     named = template.renderer.shape.named_ids
     ids = ("functions.look_up:0", "functions.other:1") if named else ("abcdefgh1", "abcdefgh2")
     compared = list(compare_prompts(template, ids))
-    unequal = tuple(each.kind for each in compared if each.gateway != each.template)
-    is_told = any(each.check == "call form" for each in found)
+    unequal = tuple(pair.kind for pair in compared if pair.gateway != pair.template)
+    is_told = any(finding.check == "call form" for finding in findings)
     return PlayedTemplate(
         faults, is_told, template.append_only, _grows(template), len(compared), unequal
     )
 
 
 def _grows(template: ChatTemplate) -> bool | None:
-    """Whether calls, their results, words and a question append to what the template writes."""
+    """Whether calls, results, words and a question only append to the rendering."""
     tools: list[Any] = TOOLS if template.takes_tools else []
     opening = [{"role": "user", "content": "q"}]
-    said = template.calls_message([Call("look_up", {"town": "Bern", "days": 3})])
-    results = name_results([{"role": "tool", "content": "r"}], said)
+    message = template.calls_message([Call("look_up", {"town": "Bern", "days": 3})])
+    results = name_results([{"role": "tool", "content": "r"}], message)
     words = {"role": "assistant", "content": "It rains."}
     question = [{"role": "user", "content": "more"}]
     try:
         called = template.text_of_calls([Call("look_up", {"town": "Bern", "days": 3})], tools)
-        whole = template.renderer.render([*opening, said, *results, words, *question], tools)
+        whole = template.renderer.render([*opening, message, *results, words, *question], tools)
         text = template.spell(template.render_prompt(opening, tools)) + called
-        text += template.spell(template.render_delta(results, UNENDED, said))
+        text += template.spell(template.render_delta(results, UNENDED, message))
         text += template.header + str(words["content"])
         text += template.spell(template.render_delta(question, UNENDED))
     except TemplateRefusal:

@@ -1,4 +1,4 @@
-"""Tokenizer that stands in for a model's: one token a byte, and one for each mark of a template."""
+"""Stand-in tokenizer: a token for each byte, and one for each mark of a template."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _BEGINS = (
 
 
 def stand_in_tokenizer(source: str) -> Any:
-    """Return a tokenizer for a chat template, with the special tokens that its source spells."""
-    bos = next((each for each in _BEGINS if each in source), None)
+    """Make a tokenizer for a chat template, with the special tokens of its source."""
+    bos = next((token for token in _BEGINS if token in source), None)
     bos = "<s>" if bos is None and "bos_token" in source else bos
-    eos = next((each for each in _ENDS if each in source), "<|endoftext|>")
-    marks = [each for each in sorted(set(_MARK.findall(source))) if not _NO_TOKENS.match(each)]
+    eos = next((token for token in _ENDS if token in source), "<|endoftext|>")
+    marks = [mark for mark in sorted(set(_MARK.findall(source))) if not _NO_TOKENS.match(mark)]
     special = list(dict.fromkeys(["<pad0>", *([bos] if bos else ()), eos, *marks]))
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(

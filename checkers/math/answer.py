@@ -61,7 +61,7 @@ def check_answer(
     time_limit_s: float = 5.0,
     comparer: SymbolicComparer | None = None,
 ) -> Verdict:
-    """Check an answer, a response's final one: the verdict whether it is an accepted one.
+    """Check a response's final answer: whether it equals an accepted one.
 
     The final answer is the last \\boxed{...}, else what follows the last "####", else the whole
     response. `tolerance` is relative, for numeric answers; `time_limit_s` bounds one symbolic
@@ -116,7 +116,7 @@ def _balanced(text: str) -> str | None:
 
 
 def aime_equal(answer: str, truth: str) -> bool:
-    """Whether answers are AIME-equal: the same integer from 0 to 999."""
+    """Whether two answers are the same integer from 0 to 999."""
     answer, truth = answer.strip().strip("$").strip(), truth.strip()
     return bool(_AIME.fullmatch(answer) and _AIME.fullmatch(truth)) and int(answer) == int(truth)
 
@@ -134,7 +134,7 @@ def numeric_equal(answer: str, truth: str, *, tolerance: float = 0.0) -> bool:
 
 
 def parse_number_literal(text: str, *, like: str = "") -> Fraction | None:
-    """Parse a number literal, one written out; None for what would have to be computed.
+    """Parse a number that is written out; None if it would have to be computed.
 
     A literal is a sign, digits, thousands separators, decimals, an exponent. Where the text that it
     is to be `like` is a fraction of whole numbers, or ends with a percent sign, it may be such a
@@ -162,14 +162,14 @@ def parse_number_literal(text: str, *, like: str = "") -> Fraction | None:
 
 
 def _bare(text: str) -> str:
-    """Return a text without blanks and dollar signs around it, and with an ASCII minus."""
+    """Strip blanks and dollar signs from a text, and make its minus ASCII."""
     return text.strip().removeprefix("\\$").strip("$").strip().replace("\u2212", "-")
 
 
 def exact_number(text: str) -> Fraction | None:
-    """Return the exact number that a text is, rational; None if it has names, roots or functions.
+    """Return the rational number that a text denotes; None for names, roots and functions.
 
-    None where it has none.
+    None also for a text that is no expression.
     """
     try:
         return _rational(parse(text.strip().removeprefix("\\$").removeprefix("$")))
@@ -199,7 +199,7 @@ def _rational(tree: Tree) -> Fraction:
 def symbolic_equal(
     answer: str, truth: str, *, time_limit_s: float = 5.0, comparer: SymbolicComparer | None = None
 ) -> bool | None:
-    """Whether two expressions are symbolically equal; None where that was not decided in time.
+    """Whether two expressions are symbolically equal; None if undecided in time.
 
     Rational numbers are compared here and exactly; the rest by SymPy, an optional extra, in a
     process of its own.
@@ -221,7 +221,7 @@ def symbolic_equal(
 
 
 def restates_question(answer: str, question: str, truth: str = "") -> bool:
-    r"""Whether an answer restates the question alone, though equal to the truth.
+    r"""Whether an answer only restates the question, though equal to the truth.
 
     A number has to be written out: digits, a fraction in lowest terms, or m * 10^n. Any other
     expression must not be unfinished (`is_unsimplified`), nor one of the question, however its sums
@@ -230,28 +230,30 @@ def restates_question(answer: str, question: str, truth: str = "") -> bool:
     tree = try_parse(answer)
     if tree is None:
         return False
-    asked, wanted = list(_expressions(question)), try_parse(truth)
-    if _has_words_of(answer, asked) and not _has_words_of(answer, [truth]):
+    expressions, wanted = list(_expressions(question)), try_parse(truth)
+    if _has_words_of(answer, expressions) and not _has_words_of(answer, [truth]):
         return True
     if exact_number(truth) is not None:
         percent = "%" if truth.rstrip().endswith("%") else ""
         return parse_number_literal(answer, like=percent) is None and not _is_written_out(tree)
-    forms_of_truth = {canonical_form(each) for each in tuple_elements(wanted)} if wanted else set()
-    trees = [each for each in map(try_parse, asked) if each is not None]
+    forms_of_truth = set(map(canonical_form, tuple_elements(wanted))) if wanted else set()
+    trees = [parsed for text in expressions if (parsed := try_parse(text)) is not None]
     sizes = {
-        form: _size(each) for each in trees if (form := canonical_form(each)) not in forms_of_truth
+        form: _size(asked)
+        for asked in trees
+        if (form := canonical_form(asked)) not in forms_of_truth
     }
     if divides_by_sum(tree) and wanted and not divides_by_sum(wanted):
         return True  # the truth tells that the quotient can be had
     return any(
-        not _is_written_out(each)
-        and (is_unsimplified(each) or sizes.get(canonical_form(each), math.inf) <= _size(each))
-        for each in tuple_elements(tree)
+        not _is_written_out(part)
+        and (is_unsimplified(part) or sizes.get(canonical_form(part), math.inf) <= _size(part))
+        for part in tuple_elements(tree)
     )
 
 
 def _is_written_out(tree: Tree) -> bool:
-    """Whether an expression is a number as one writes it at the end of a calculation."""
+    """Whether an expression is a number in the form that ends a calculation."""
     if tree[0] == "negative":
         tree = tree[1]
     match tree:
@@ -259,7 +261,7 @@ def _is_written_out(tree: Tree) -> bool:
             return True
         case ["/", ["number", above], ["number", below]]:
             values = Fraction(above), Fraction(below)
-            whole = all(each.denominator == 1 for each in values)
+            whole = all(value.denominator == 1 for value in values)
             return whole and values[1] > 1 and math.gcd(int(values[0]), int(values[1])) == 1
         case ["*", ["number", mantissa], ["^", ["number", "10"], exponent]]:
             exponent = exponent[1] if exponent[0] == "negative" else exponent
@@ -268,9 +270,9 @@ def _is_written_out(tree: Tree) -> bool:
 
 
 def _has_words_of(answer: str, expressions: list[str]) -> bool:
-    """Whether an answer has the symbols of an expression, in whatever order."""
+    """Whether an answer has the symbols of one of the expressions, in any order."""
     symbols = _symbols(answer)
-    return sum(symbols.values()) > 1 and any(symbols == _symbols(each) for each in expressions)
+    return sum(symbols.values()) > 1 and symbols in map(_symbols, expressions)
 
 
 def _symbols(text: str) -> Counter[str]:
@@ -286,7 +288,7 @@ def _symbols(text: str) -> Counter[str]:
 
 
 def _expressions(question: str) -> Iterator[str]:
-    """Yield the mathematical expressions of a question, and what reads as one within them."""
+    """Yield the mathematical expressions of a question, and every part that parses as one."""
     for sentence in _BETWEEN.split(question):
         run = list[str]()
         for word in [*sentence.split(), "."]:
@@ -301,8 +303,8 @@ def _expressions(question: str) -> Iterator[str]:
 
 
 def _is_mathematical(word: str) -> bool:
-    known = word in FUNCTIONS or word in CONSTANTS or word in GREEK
-    return known or (len(word) <= 2 and word.isalpha()) or _MATHEMATICAL.search(word) is not None
+    is_name = word in FUNCTIONS or word in CONSTANTS or word in GREEK
+    return is_name or (len(word) <= 2 and word.isalpha()) or _MATHEMATICAL.search(word) is not None
 
 
 def _size(tree: Tree) -> int:

@@ -1,11 +1,9 @@
 r"""Tokenizer and parser of mathematical text, plain or LaTeX, to a tree of plain values.
 
-Bounded, never evaluated.
-
-A tree is JSON: ["number", "1/3"], ["name", "x"], ["+", a, b] (also - * / ^), ["negative", a],
-["call", "sqrt", a, ...], ["tuple", ...], ["set", ...], ["interval", "[)", a, b]. Understood are
-implicit products (2x, 3\pi), \frac, \sqrt[n]{}, powers, functions, percent signs, thousands commas,
-and `x = ...` for what stands on its right.
+The text is bounded and never evaluated. A tree is JSON: ["number", "1/3"], ["name", "x"], ["+", a,
+b] (also - * / ^), ["negative", a], ["call", "sqrt", a, ...], ["tuple", ...], ["set", ...],
+["interval", "[)", a, b]. Understood are implicit products (2x, 3\pi), \frac, \sqrt[n]{}, powers,
+functions, percent signs, thousands commas, and `x = ...` for what stands on its right.
 """
 
 from __future__ import annotations
@@ -45,11 +43,11 @@ _TOKEN = re.compile(
 
 
 class ExpressionError(ValueError):
-    """Error of a text that is no expression of this grammar; the message gives the position."""
+    """Error of a text that is no expression of this grammar; the message names the fault."""
 
 
 def tokenize(text: str) -> list[tuple[str, str]]:
-    """Tokenize a mathematical expression to (kind, text); raises ExpressionError."""
+    """Split a mathematical expression into (kind, text) tokens; raises ExpressionError."""
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     text = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text.strip().rstrip("."))
@@ -68,9 +66,9 @@ def tokenize(text: str) -> list[tuple[str, str]]:
 
 
 def _words(word: str) -> list[tuple[str, str]]:
-    """Return a word as a function or a constant, or two letters as a product.
+    """Split a word into tokens: a function or constant, or letters as factors.
 
-    Longer words are no mathematics.
+    Raises ExpressionError for other words of more than two letters.
     """
     if word in FUNCTIONS or word in CONSTANTS or word in GREEK:
         return [("command", word)]
@@ -86,14 +84,14 @@ _CLOSING = {"(": (")", "]"), "[": (")", "]"), "{": ("}",)}  # an interval may be
 
 
 def parse(text: str) -> Tree:
-    """Parse a mathematical text to its expression tree; raises ExpressionError."""
+    """Parse a mathematical text to an expression tree; raises ExpressionError."""
     if len(text) > MAX_CHARACTERS:
         raise ExpressionError(f"longer than {MAX_CHARACTERS} characters")
     return _ExpressionParser(tokenize(text)).answer()
 
 
 def try_parse(text: str) -> Tree | None:
-    """Try to parse a mathematical text: return its expression tree, None for no expression."""
+    """Parse a mathematical text to an expression tree; None if it is no expression."""
     try:
         return parse(text)
     except ExpressionError:
@@ -101,7 +99,7 @@ def try_parse(text: str) -> Tree | None:
 
 
 class _ExpressionParser:
-    """Recursive descent; each method leaves the position behind what it has read."""
+    """Recursive-descent parser; each method advances past what it has read."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = tokens
@@ -268,7 +266,7 @@ class _ExpressionParser:
         raise ExpressionError(f"unknown command \\{name}")
 
     def _argument(self) -> Tree:
-        r"""Read a command's argument: a group, or a symbol, of a number one digit (\frac12)."""
+        r"""Read a command's argument: a group or a symbol; of a number one digit (\frac12)."""
         kind, text = self._here
         if (
             kind == "number"
@@ -280,9 +278,9 @@ class _ExpressionParser:
         return self._atom()
 
     def _applied(self) -> Tree:
-        r"""Read what a function without a bracket applies to.
+        r"""Read the argument of a function written without brackets.
 
-        \ln e^2 and \sin 2x mean all that is written together.
+        It is all that is written together, as in \ln e^2 and \sin 2x.
         """
         if self._is("(", "[", "{"):
             return self._atom()

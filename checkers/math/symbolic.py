@@ -32,10 +32,7 @@ class SymbolicComparer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def equal(self, left: Tree, right: Tree, *, time_limit_s: float = 5.0) -> bool | None:
-        """Whether two expression trees are equal; None where that was not decided in time.
-
-        None where that was not decided within the time limit (seconds).
-        """
+        """Whether two expression trees are equal; None if undecided within the limit (seconds)."""
         process = self._started()
         assert process.stdin is not None
         try:
@@ -56,7 +53,7 @@ class SymbolicComparer:
             self._process = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy is made of: it starts an interpreter of its own."""
+        """Pickle without the running child process."""
         return {"_process": None}
 
     def __enter__(self) -> SymbolicComparer:
@@ -90,9 +87,9 @@ class SymbolicComparer:
 
 
 def serve_comparisons() -> None:
-    """Serve comparisons in the subprocess: pairs of trees in, one JSON line each.
+    """Serve comparisons in the subprocess: pairs of trees in, a JSON line each.
 
-    `equal`, `different` or `unknown` out.
+    Answers `equal`, `different` or `unknown`, a line each.
     """
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -128,7 +125,7 @@ def trees_equal(left: Tree, right: Tree) -> bool | None:
         if left[0] == "interval" and left[1] != right[1]:
             return False
         first = 2 if left[0] == "interval" else 1
-        return _all(trees_equal(a, b) for a, b in zip(left[first:], right[first:], strict=True))
+        return _all(map(trees_equal, left[first:], right[first:]))
     import sympy
 
     a, b = to_sympy(left), to_sympy(right)
@@ -156,7 +153,7 @@ def _all(verdicts: Any) -> bool | None:
 
 
 def to_sympy(tree: Tree) -> Any:
-    """Convert an expression tree to a SymPy expression, built node by node."""
+    """Convert an expression tree to a SymPy expression, node by node."""
     import sympy
 
     kind = tree[0]

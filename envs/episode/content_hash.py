@@ -1,4 +1,4 @@
-"""Content hash of objects of any class: equal only where all that they hold is equal.
+"""Content hash of objects of any class: equal only if all that they contain is equal.
 
 An object is written as a sequence of texts, each container's kind and number of parts before them,
 so that two contents never share a sequence. What holds state that Python cannot read (a generator,
@@ -34,14 +34,15 @@ _NOTHING: dict[str, Any] = {}  # where there are no attributes
 _SLOT_BYTES = 8  # of an object, for each of its slots
 
 Parts = Sequence[Any]
-# What tells of an object of a class, or of one below it, past what that overrides.
+# Class -> function that returns an object's parts; called on the class, so overrides in subclasses
+# are bypassed.
 _READERS: dict[type, Callable[[Any], Parts]] = {
     np.ndarray: lambda value: [repr(value.dtype), value.shape, _numbers(value)],
     FunctionType: lambda value: _parts_of_function(value),
     CodeType: lambda value: [value.co_code, value.co_names, value.co_consts, value.co_freevars],
     MethodType: lambda value: [value.__self__, value.__func__],
     MappingProxyType: lambda value: [dict(value)],
-    OrderedDict: lambda value: [each for pair in OrderedDict.items(value) for each in pair],
+    OrderedDict: lambda value: [item for pair in OrderedDict.items(value) for item in pair],
     defaultdict: lambda value: [value.default_factory, *_pairs(value)],
     dict: lambda value: _pairs(value),
     list: lambda value: list(list.__iter__(value)),
@@ -58,11 +59,11 @@ _READERS: dict[type, Callable[[Any], Parts]] = {
 
 
 class UnreadableStateError(Exception):
-    """Error of an object whose state cannot be read; its text names the class."""
+    """Error of an object with unreadable state; the message names the class."""
 
 
 def content_hash(value: Any) -> str:
-    """Return the content hash of an object, private attributes included.
+    """Hash the contents of an object, private attributes included.
 
     Kinds of containers count, the order of dicts, classes and their own attributes, and which
     parts are one object. A class that knows better what decides its future has a method
@@ -79,15 +80,16 @@ def content_hash(value: Any) -> str:
 
 
 def hash_of_text(text: str) -> str:
-    """Return the hash of a text, 16 hexadecimal digits."""
+    """Hash a text to 16 hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _texts(value: Any) -> list[str]:
-    """Return the texts of an object; a stack in place of recursion reads any depth."""
+    """Serialize an object to texts; iterative, so that any depth can be read."""
     texts: list[str] = []
-    numbers: dict[int, int] = {}  # of objects that can change, by id
-    kept: list[Parts] = []  # what is made on the way lives on, so that no id comes twice
+    # Index of each mutable object's text by id: aliasing is state, as a change to one shows in all.
+    numbers: dict[int, int] = {}
+    alive: list[Parts] = []  # keeps temporary parts alive, so that no id is used twice
     size, stack = 0, [value]
     while stack:
         value = stack.pop()
@@ -111,7 +113,7 @@ def _texts(value: Any) -> list[str]:
         else:
             size += getattr(value, "nbytes", 0) if _is_array(kind) else 0
             parts = [] if size > MAX_BYTES else _reader(kind)(value)
-            kept.append(parts)
+            alive.append(parts)
             texts.append(f"{_name(kind)} {len(parts)}")
         if len(texts) + len(stack) + len(parts) > MAX_PARTS or size > MAX_BYTES:
             raise UnreadableStateError(f"{_name(kind)}, more than can be read at each step")
@@ -124,7 +126,7 @@ def _digits(value: int) -> str:
 
 
 def _flat(value: Any, kind: type) -> str | None:
-    """Return the text of a container of atoms, made in C; None where it holds anything else."""
+    """Return the repr of a container of atoms, fast; None for other contents."""
     if not _ATOMS.issuperset(map(type, value)):
         return None
     if kind is dict and not _ATOMS.issuperset(map(type, value.values())):
@@ -136,20 +138,20 @@ def _flat(value: Any, kind: type) -> str | None:
 
 
 def _pairs(value: dict[Any, Any]) -> list[Any]:
-    return [each for pair in dict.items(value) for each in pair]
+    return [item for pair in dict.items(value) for item in pair]
 
 
 def _sorted_texts(elements: Any) -> list[str]:
-    """Return the texts of a set's elements in an order that every process has."""
+    """Return the texts of a set's elements in an order that is the same in every process."""
     try:
-        return sorted("\n".join(_texts(each)) for each in elements)
+        return sorted("\n".join(_texts(element)) for element in elements)
     except RecursionError:
         raise UnreadableStateError("sets nested too deep") from None
 
 
 @lru_cache(maxsize=1024)
 def _reader(kind: Any) -> Callable[[Any], Parts]:
-    """Return what tells of an object of a class, no list, dict or tuple, what it is made of."""
+    """Return the function that reads the parts of a class's objects; not for list, dict, tuple."""
     if (own := getattr(kind, "_hashed_state", None)) is not None:
         return lambda value: [own(value)]
     if issubclass(kind, Enum):
@@ -167,24 +169,24 @@ def _reader(kind: Any) -> Callable[[Any], Parts]:
 
 
 def _attributes(value: Any, kind: Any) -> list[Any]:
-    """Return an object's attributes, slots included, by name, and those of its classes."""
+    """Return an object's attributes by name, slots included, and those of its classes."""
     named: dict[str, Any] = getattr(value, "__dict__", _NOTHING)
     if slots := _slots(kind):
-        found = ((name, getattr(value, name, _NOTHING)) for name in slots)
-        named = {**named, **{name: each for name, each in found if each is not _NOTHING}}
+        values = {name: getattr(value, name, _NOTHING) for name in slots}
+        named = {**named, **{name: slot for name, slot in values.items() if slot is not _NOTHING}}
     content = {name: named[name] for name in sorted(named)}
     return [content, _class_attributes(kind)] if _foreign_classes(kind) else [content]
 
 
 def _class_attributes(kind: type, *, functions: bool = False) -> list[Any]:
-    """Return what classes keep for all their objects, but what nobody changes."""
+    """Return the attributes of a class and its bases that may change."""
     return [
-        each
+        item
         for owner in _foreign_classes(kind)
         for name, value in sorted(vars(owner).items())
         if name[:2] != "__" and name != "_abc_impl"
         if not hasattr(type(value), "__get__") or (functions and type(value) is FunctionType)
-        for each in (name, value)
+        for item in (name, value)
     ]
 
 
@@ -194,10 +196,10 @@ def _package(kind: type) -> str:
 
 @lru_cache(maxsize=1024)
 def _foreign_classes(kind: type) -> tuple[type, ...]:
-    """Return a class and its bases that are a user's: their attributes may be state."""
-    known = ("fctncalling", *sys.stdlib_module_names)
+    """Return a class and its bases that users wrote: their attributes may be state."""
+    ours = ("fctncalling", *sys.stdlib_module_names)
     return tuple(
-        each for each in kind.__mro__ if _package(each) not in known and each.__flags__ & _HEAP_TYPE
+        base for base in kind.__mro__ if _package(base) not in ours and base.__flags__ & _HEAP_TYPE
     )
 
 
@@ -208,9 +210,10 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _is_plain(kind: type) -> bool:
-    """Whether attributes are all that a class's objects hold: nothing beside them, in C.
+    """Whether a class's objects hold only attributes, no data in C.
 
-    Of the standard library's classes some attributes are caches; how they are pickled tells.
+    Classes of the standard library are not plain: some of their attributes are caches, which
+    pickling leaves out.
     """
     if _package(kind) in sys.stdlib_module_names or kind.__itemsize__:
         return False
@@ -219,7 +222,7 @@ def _is_plain(kind: type) -> bool:
 
 
 def _reduced(value: Any, kind: type) -> list[Any]:
-    """Return what an object is pickled as; UnreadableStateError where it cannot be pickled."""
+    """Return the parts that pickle would store; UnreadableStateError for unpicklable objects."""
     name = getattr(value, "__qualname__", None)
     if callable(value) and isinstance(name, str) and _is_global(value, name):
         return [str(getattr(value, "__module__", None)), name]  # functions in C
@@ -227,11 +230,11 @@ def _reduced(value: Any, kind: type) -> list[Any]:
         with warnings.catch_warnings():  # of iterators, which later Pythons do not pickle
             warnings.simplefilter("ignore", DeprecationWarning)
             reduce = copyreg.dispatch_table.get(kind)
-            found: Any = reduce(value) if reduce else value.__reduce_ex__(4)
-        if isinstance(found, str):
-            return [found] if _is_global(value, found) else _unreadable(kind)
-        given = list(found[:5])
-        function, arguments, state, items, pairs = given + [None] * (5 - len(given))
+            reduced: Any = reduce(value) if reduce else value.__reduce_ex__(4)
+        if isinstance(reduced, str):
+            return [reduced] if _is_global(value, reduced) else _unreadable(kind)
+        fields = list(reduced[:5])
+        function, arguments, state, items, pairs = fields + [None] * (5 - len(fields))
         return [function, arguments, state, *map(_listed, (items, pairs))]
     except Exception as error:
         raise UnreadableStateError(_name(kind)) from error
@@ -246,7 +249,7 @@ def _unreadable(kind: type) -> list[Any]:
 
 
 def _parts_of_function(value: FunctionType) -> list[Any]:
-    """Return a function's name, its code where the name does not lead to it, and its state."""
+    """Return a function's name and state, with its code if the name does not lead to it."""
     cells = list[Any]()
     for cell in value.__closure__ or ():
         with suppress(ValueError):  # empty
@@ -257,7 +260,7 @@ def _parts_of_function(value: FunctionType) -> list[Any]:
 
 
 def _is_global(value: Any, name: str) -> bool:
-    """Whether a name leads to an object in its module."""
+    """Whether a dotted name in the object's module refers to the object."""
     try:
         module = sys.modules[getattr(value, "__module__", None) or type(value).__module__]
         return attrgetter(name)(module) is value
@@ -267,7 +270,7 @@ def _is_global(value: Any, name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_array(kind: type) -> bool:
-    return any(_package(each) in ("numpy", "torch") for each in kind.__mro__)
+    return any(_package(base) in ("numpy", "torch") for base in kind.__mro__)
 
 
 @lru_cache(maxsize=1024)
@@ -276,8 +279,4 @@ def _name(kind: type) -> str:
 
 
 def _numbers(array: NDArray[Any]) -> Any:
-    return array.tolist() if array.dtype.hasobject else _digest(array.tobytes())
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return array.tolist() if array.dtype.hasobject else hashlib.sha256(array.tobytes()).hexdigest()

@@ -27,11 +27,11 @@ class ParsedMessage(NamedTuple):
 def parse_message(
     handler: Handler, text: str, *, executes: bool, functions: Sequence[FunctionDoc] = ()
 ) -> ParsedMessage:
-    """Parse a message of the assistant with a handler, behind its thoughts.
+    """Parse an assistant message with a handler, after its thought.
 
     Raises only for a missing extra: anything else a decoder meets is the model's mistake.
 
-    Were a decoder's crash taken for failed infrastructure, a policy could learn to have its bad
+    If a decoder's crash counted as failed infrastructure, a policy could learn to get its bad
     episodes dropped.
     """
     record: Any = None
@@ -60,16 +60,16 @@ def _unparsed(handler: Handler, split: SplitThought, record: Any, message: str) 
 def _without_calls(
     split: SplitThought, record: Any, complaint: str, otherwise: str
 ) -> ParsedMessage:
-    """Return a message without calls: unread ones are no words, whoever looked for them."""
+    """Return a message without calls; "unread_call" if a call opens and cannot be read."""
     if not isinstance(split.rest, str) or not bears_call(split):
         return ParsedMessage((), (), record, otherwise, complaint)
     return ParsedMessage((), (), record, "unread_call", complaint or "the call cannot be read")
 
 
 def _recognises(handler: Handler, text: Any) -> bool:
-    """Whether a text that cannot be read looks like calls.
+    """Whether an undecodable text looks like calls.
 
-    What a result file holds in its place is none.
+    A value in a result file that is no text does not.
     """
     try:
         return isinstance(text, str) and handler.recognises(text)
@@ -98,15 +98,15 @@ MAX_NAMES = 5  # and how many of such names
 def classify_error(
     step: StepRecord,
     functions: Sequence[FunctionDoc],
-    known: Callable[[str], bool],  # whether the tools have a function of this name
+    has_function: Callable[[str], bool],
 ) -> str | None:
-    """Classify the error of a step, its worst: unknown function, wrong arguments, a tool's, None.
+    """Return the worst error of a step: unknown_function, bad_arguments, tool_error or None.
 
     The words are `info["error"]` and, where corrective feedback is on, what follows a wrong call's
     result. BFCL's verdict depends on neither.
     """
     docs = {doc.name: doc for doc in functions}
-    if any(call.name not in docs and not known(call.name) for call in step.calls):
+    if any(call.name not in docs and not has_function(call.name) for call in step.calls):
         return "unknown_function"
     described = [(call, docs[call.name]) for call in step.calls if call.name in docs]
     if any(any(_argument_name_errors(call, doc)) for call, doc in described):
@@ -115,36 +115,31 @@ def classify_error(
 
 
 def add_corrections(
-    step: StepRecord, offered: Sequence[FunctionDoc], known: Callable[[str], bool]
+    step: StepRecord, offered: Sequence[FunctionDoc], has_function: Callable[[str], bool]
 ) -> tuple[str, ...]:
-    """Add corrections to a step's results, one after that of each wrong call.
+    """Append advice to the result of each wrong call of a step.
 
-    `offered`: the functions of its turn.
-
-    Where calls and results do not pair up (a call inside another's arguments) the results stay as
-    they are.
+    `offered`: the functions of its turn. Where calls and results do not pair up (a call inside
+    another's arguments) the results stay as they are.
     """
     if len(step.calls) != len(step.results):
         return tuple(step.results)
     docs = {doc.name: doc for doc in offered}
     pairs = zip(step.calls, step.results, strict=True)
     advice = (
-        (result, " ".join(_advice(call, docs, known, is_tool_error(result))))
+        (result, " ".join(_advice(call, docs, has_function, is_tool_error(result))))
         for call, result in pairs
     )
     return tuple(f"{result}\n{text}" if text else result for result, text in advice)
 
 
 def _advice(
-    call: Call, docs: dict[str, FunctionDoc], known: Callable[[str], bool], failed: bool
+    call: Call, docs: dict[str, FunctionDoc], has_function: Callable[[str], bool], failed: bool
 ) -> Iterator[str]:
-    """Yield the sentences that tell how to mend a call.
-
-    None for a call that its doc and its tool accept.
-    """
+    """Yield sentences on how to correct a call; none if its doc and its tool accept it."""
     doc = docs.get(call.name)
     if doc is None:
-        if not known(call.name):
+        if not has_function(call.name):
             like = ", ".join(get_close_matches(_quoted(call.name), docs, n=3, cutoff=0.0)) or "none"
             yield (
                 f'There is no function "{_quoted(call.name)}"; offered and nearest in name: {like}.'
@@ -173,15 +168,15 @@ def _advice(
 
 
 def _argument_name_errors(call: Call, doc: FunctionDoc) -> tuple[list[str], list[str]]:
-    """Return the required parameters a call lacks, and the arguments its function does not take."""
-    known, required = doc.parameters.get("properties", {}), doc.parameters.get("required", ())
+    """Return a call's missing parameters, and its arguments that are not documented."""
+    documented, required = doc.parameters.get("properties", {}), doc.parameters.get("required", ())
     return [name for name in required if name not in call.arguments], [
-        n for n in call.arguments if n not in known
+        n for n in call.arguments if n not in documented
     ]
 
 
 def _expected(schema: dict[str, Any]) -> str:
-    """Return a parameter's type in JSON Schema's word; "any" where its doc leaves it open."""
+    """Return a parameter's JSON Schema type; "any" if its doc has none."""
     return JSON_TYPES.get(schema.get("type", ""), "any")
 
 
@@ -191,7 +186,7 @@ def _has_type(value: object, schema: dict[str, Any]) -> bool:
 
 
 def _type_name(value: object) -> str:
-    """Return JSON Schema's word for the type of a literal."""
+    """Return the JSON Schema type of a literal."""
     if value is None:
         return "null"
     return JSON_TYPES.get(type(value).__name__, type(value).__name__)
@@ -202,7 +197,7 @@ def _quoted(name: str) -> str:
 
 
 def is_tool_error(result: str) -> bool:
-    """Whether a result text is a tool error: an exception's, or an object of an error alone."""
+    """Whether a result text is an exception's, or a JSON object with "error" alone."""
     if result.startswith(EXECUTION_ERROR):
         return True
     if not result.startswith('{"error"'):

@@ -23,7 +23,7 @@ _SHARED = ("task", "session")  # the task never changes; the session copies its 
 
 @dataclass
 class EpisodeState:
-    """State of one episode, mutable; a step changes it through its methods."""
+    """Mutable state of one episode; a step changes it through its methods."""
 
     task: Task
     session: ToolSession | None  # None where nothing is executed (single turn)
@@ -49,7 +49,7 @@ class EpisodeState:
 
     @property
     def is_over(self) -> bool:
-        """Whether the episode is over: terminated or truncated."""
+        """Whether the episode has terminated or been truncated."""
         return self.terminated or self.truncated
 
     @property
@@ -58,9 +58,9 @@ class EpisodeState:
         return self.turn + 1 >= len(self.task.question)
 
     def has_function(self, name: str) -> bool:
-        """Whether the task has a function of this name.
+        """Whether the task's tools have a function of this name.
 
-        False where nothing is executed.
+        False if the task executes no calls.
         """
         return self.session is not None and self.session.has_function(name)
 
@@ -69,7 +69,7 @@ class EpisodeState:
         self.conversation += messages
 
     def execute(self, calls: Sequence[str], tools: UserTools) -> tuple[str, ...]:
-        """Execute the calls of one message; return and record their result texts.
+        """Execute the calls of one message; record and return their result texts.
 
         Raises InfrastructureError.
         """
@@ -81,12 +81,12 @@ class EpisodeState:
                 "executed"
             )
         self.tools_hash = ""
-        shown, judged = tools.execute_calls(calls, self.session)
+        displayed, judged = tools.execute_calls(calls, self.session)
         self.results += judged
-        return tuple(shown)
+        return tuple(displayed)
 
     def count_step(self) -> int:
-        """Count a step that does not end its turn; return how many the turn has now."""
+        """Count a step that does not end its turn; return the turn's number of such steps."""
         self.steps_in_turn += 1
         return self.steps_in_turn
 
@@ -113,14 +113,14 @@ class EpisodeState:
         self.steps.append(step)
 
     def fail(self, text: str, reason: str) -> None:
-        """Mark the episode as failed, hence invalid: infrastructure broke in this step."""
+        """Mark the episode as invalid: infrastructure failed in this step."""
         self.invalid_reason = reason
         self.terminated = False
         self.truncated = True
         self.steps.append(StepRecord(self.turn, text))
 
     def to_episode(self, seed: int | None) -> Episode:
-        """Convert the state to an Episode, the record so far."""
+        """Convert the state to the Episode so far."""
         return Episode(
             task_id=self.task.id,
             category=self.task.category,
@@ -133,7 +133,7 @@ class EpisodeState:
         )
 
     def hash_of_tools(self) -> str:
-        """Return the hash of the tools' state, made anew only where calls were executed.
+        """Hash the tools' state; computed anew only after calls were executed.
 
         "" where it cannot be read: `unreadable` then says why.
         """
@@ -146,13 +146,13 @@ class EpisodeState:
         return self.tools_hash
 
     def get_state(self) -> dict[str, Any]:
-        """Get a private copy of the state, the tools' included."""
+        """Copy the state, the tools' included."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _SHARED}
         session = None if self.session is None else self.session.get_state()
         return {"task_id": self.task.id, "session": session, "play": copy.deepcopy(values)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Set the state to one of `get_state` of the same task; it can be used again."""
+        """Restore a state of `get_state` of the same task; the state stays usable."""
         for name, value in copy.deepcopy(dict(state["play"])).items():
             setattr(self, name, value)
         if self.session is not None:

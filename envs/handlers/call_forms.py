@@ -1,4 +1,4 @@
-"""Call forms of chat models: one record a form, which one parser and one writer read."""
+"""Call forms of chat models: a table of records, for one parser and one writer."""
 
 # ruff: noqa: RUF001  (the bars of DeepSeek's marks are meant)
 from __future__ import annotations
@@ -12,7 +12,7 @@ _HOLE = re.compile(r"\{(name|id|number|key|type|value|arguments|object|list|line
 
 @dataclass(frozen=True)
 class CallForm:
-    """Call form: how a model's chat template writes calls.
+    """Form in which a model's chat template writes calls.
 
     Holes of `call`: {name}; {id}, {number}: of the call; {arguments}: a JSON object, or arguments
     as `argument` writes them; {object}: the whole call as a JSON object with `keys`; {list} and
@@ -35,24 +35,24 @@ class CallForm:
 
     @cached_property
     def ways(self) -> tuple[list[str], ...]:
-        """The ways to write a call, in parts: literal, hole, literal, ..., literal."""
-        return tuple(_HOLE.split(each) for each in (self.call, *self.also))
+        """Ways to write a call, each in parts: literal, hole, literal, ..., literal."""
+        return tuple(_HOLE.split(way) for way in (self.call, *self.also))
 
     @cached_property
     def opens(self) -> str:
-        """What opens all calls together; "" where each has marks of its own."""
+        """Mark that opens all calls together; "" if each call has marks."""
         return self.around.partition("{calls}")[0]
 
     @cached_property
     def argument_parts(self) -> list[str]:
-        """The way to write an argument, in parts."""
+        """Way to write an argument, in parts."""
         return _HOLE.split(self.argument)
 
     @cached_property
     def marks(self) -> tuple[str, ...]:
-        """The words that open calls, longest first."""
+        """Words that open calls, longest first."""
         texts = [self.opens, *(way[0] for way in self.ways)]
-        words = {word for each in texts for word in each.split()[:1]}
+        words = {word for text in texts for word in text.split()[:1]}
         return tuple(sorted(words, key=len, reverse=True))
 
 

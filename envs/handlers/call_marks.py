@@ -1,4 +1,4 @@
-"""Marks that open calls: where one stands in a text with its form's grammar behind it."""
+"""Marks that open calls: tests whether one opens in a text, by the grammar of its form."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BODIES |= {"arguments": r"\{", "python": r"\["}
 
 
 def flexible(literal: str) -> str:
-    """Return a pattern of a literal, with whatever blanks between its words."""
+    """Return a pattern of a literal that allows any blanks between its words."""
     return r"\s*+".join(map(re.escape, literal.split()))
 
 
 class Way:
-    """One way to write calls, as patterns of what opens and what closes their body."""
+    """One way to write calls: patterns that open and close their body."""
 
     def __init__(self, form: CallForm, parts: list[str]) -> None:
         place = next(index for index, part in enumerate(parts) if index % 2 and part in _BODIES)
@@ -37,7 +37,7 @@ class Way:
 
     @cached_property
     def opening(self) -> re.Pattern[str]:
-        """The pattern of what opens the body, with the beginning of it looked at."""
+        """Pattern of the text before a body, with a lookahead on the body's first character."""
         # Blanks may be missing, but not the line's end behind a name with nothing in front. No
         # pattern of blanks meets another: 65,000 blanks would take minutes.
         pattern = ""
@@ -50,7 +50,7 @@ class Way:
 
     @cached_property
     def close(self) -> re.Pattern[str]:
-        """The pattern of what closes the body; the text's end may miss it, but not behind tags."""
+        """Pattern of the text after a body; it may be missing at the text's end, but for tags."""
         pattern = ""
         for word in reversed(self.closing):
             pattern = rf"\s*(?:{re.escape(word)}{pattern}|\Z)"
@@ -61,7 +61,7 @@ class Way:
 
 @cache
 def ways_of(form: CallForm) -> tuple[Way, ...]:
-    """Return the ways to write calls in a form."""
+    """Return the ways to write calls in a form, as patterns."""
     return tuple(Way(form, parts) for parts in form.ways)
 
 
@@ -98,12 +98,12 @@ _AT_START = re.compile(rf"[\s`]*(?:\[|\{{|{_LINE.pattern})")
 
 
 def is_opened(text: str, mark: re.Match[str]) -> bool:
-    """Whether a call, whole, cut or broken, opens with a mark, rather than words that name it."""
+    """Whether a call, complete or not, begins at a mark, rather than prose about the mark."""
     return _TRIED.match(text, mark.end()) is not None
 
 
 def is_within_call(text: str, place: int) -> bool:
-    """Whether a place stands within a call: behind a mark that opens one, before what closes it."""
+    """Whether a place is inside a call: after a mark that opens one, before its closing mark."""
     if not text[:place].strip():
         return False
     if _AT_START.match(text) or _BARE.match(text):
@@ -114,7 +114,7 @@ def is_within_call(text: str, place: int) -> bool:
         if is_opened(text, mark):
             ways = (way for form in FORMS_BY_MARK.get(mark[0], ()) for way in ways_of(form))
             ends = [text.find(way.closing[0], index) for way in ways if way.closing]
-            end = min((each for each in ends if each >= 0), default=-1)
+            end = min((end for end in ends if end >= 0), default=-1)
             if end < 0:
                 return text.count('"', index, place) % 2 == 1
             if end > place:

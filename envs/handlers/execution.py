@@ -1,4 +1,4 @@
-"""ToolSession: executes call strings on an episode's own tools, with BFCL's result texts.
+"""Tool session: executes call strings on an episode's tools, with BFCL's result texts.
 
 A call string is one Python expression. It is parsed, never evaluated: only the offered tools'
 public methods can be called (nested calls and positional arguments too), next to literals and
@@ -54,14 +54,14 @@ _CHUNKS = _MAKE_ENCODER and _MAKE_ENCODER(*_MADE_OF, False, False, True)
 
 @dataclass
 class SizeBudget:
-    """Size budget of one episode's calls, so that they cannot fill the memory."""
+    """Size budget of an episode's calls, which bounds their memory."""
 
     characters: int = MAX_RESULTS_CHARS
     weight: int = MAX_EPISODE_WEIGHT
 
 
 def result_text(value: Any, allowance: SizeBudget) -> str:
-    """Return the result text of a tool, as BFCL writes it; LimitExceeded for too large a one."""
+    """Format a tool's result as BFCL does; LimitExceeded if it is too large."""
     most = min(MAX_RESULT_WEIGHT, allowance.characters)
     if value_size(value, most) > most:
         allowance.characters -= min(most * CHARS_PER_WEIGHT, allowance.characters)
@@ -90,7 +90,7 @@ def _broken(what: str, error: BaseException) -> InfrastructureError:
 
 
 def load_tool(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
-    """Load a tool, fresh, with its scenario; raises InfrastructureError where it cannot load."""
+    """Instantiate a tool and load its scenario; raises InfrastructureError if it cannot load."""
     try:
         instance = tool()
         # BFCL's MathAPI holds no state, so nothing is loaded
@@ -105,7 +105,7 @@ def load_tool(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
 
 @lru_cache(maxsize=256)
 def function_classes(tools: tuple[tuple[str, type], ...]) -> Mapping[str, str]:
-    """Return the classes of functions: {function: class name}; of several classes the last."""
+    """Map function names to class names; if several classes have one, the last."""
     class_of: dict[str, str] = {}
     for class_name, tool in tools:
         for name in dir(tool):
@@ -134,7 +134,7 @@ _TOOL_ERRORS = (
 
 
 class ToolSession:
-    """Session of the tools of one episode: fresh instances that nothing else touches.
+    """Tools of one episode: fresh, private instances that execute call strings.
 
     `owner` names whose tools they are ("model", "ground_truth"). As in BFCL the name shows in one
     place: a registered function's name before "(" inside a string argument gets the name of the
@@ -161,13 +161,13 @@ class ToolSession:
         }
 
     def hashed_state(self) -> list[Any]:
-        """Return what decides the results to come: the tools, and allowances that may run out.
+        """Return all state that decides later results: the tools, and limits that may run out.
 
-        Nothing is copied: hash it at once.
+        It is not copied: hash it at once.
         """
         left, most = self._allowance, SizeBudget()
         pairs = ((left.characters, most.characters), (left.weight, most.weight))
-        return [self._instances, *(each if each < all_ // 4 else None for each, all_ in pairs)]
+        return [self._instances, *(rest if rest < limit // 4 else None for rest, limit in pairs)]
 
     def has_function(self, name: str) -> bool:
         """Whether the session has a function of this name."""
@@ -175,12 +175,10 @@ class ToolSession:
 
     @time_calls("tools")
     def execute(self, call: str | PlainCall) -> str:
-        """Execute one call and return its result text, in the words of BFCL's executor.
+        """Execute one call and return its result text, worded as by BFCL's executor.
 
-        Errors are texts, too.
-
-        Of a plain call as it was read the result is that of its call string.
-        Raises InfrastructureError where a tool breaks in a way no call can be blamed for.
+        Errors are texts, too. A plain call has the result of its call string. Raises
+        InfrastructureError if a tool breaks in a way that no call can be blamed for.
         """
         try:
             value = self._evaluate(call)
@@ -198,33 +196,32 @@ class ToolSession:
         return text
 
     def prompt_context(self) -> str:
-        """Return the context that the tools add to the prompt: a memory its core.
-
-        Mostly empty.
-        """
+        """Return the text that the tools add to the prompt, such as a memory's core; mostly ""."""
         tools = self._instances.values()
-        return "\n\n".join(each._context() for each in tools if hasattr(each, "_context"))
+        return "\n\n".join(tool._context() for tool in tools if hasattr(tool, "_context"))
 
     def public_state(self) -> dict[str, dict[str, Any]]:
-        """Return the tools' public state, {class: {public attribute: value}}.
+        """Copy the tools' public state: {class: {public attribute: value}}.
 
-        A private deep copy, in the order the attributes were set.
-
-        A class whose state calls have nested deeper than it can be copied has NESTED_TOO_DEEP
-        alone, which equals no state that a truth leaves behind.
+        Attributes are in the order in which they were set. A class whose state calls have nested
+        deeper than it can be copied has NESTED_TOO_DEEP alone, which equals no state that a truth
+        leaves behind.
         """
         memo: dict[int, Any] = {}
         states = dict[str, dict[str, Any]]()
         for name, attributes in self.live_state().items():
-            public = [each for each in attributes.items() if each[0][:1] != "_"]
             try:
-                states[name] = {attribute: snapshot(value, memo) for attribute, value in public}
+                states[name] = {
+                    attribute: snapshot(value, memo)
+                    for attribute, value in attributes.items()
+                    if attribute[:1] != "_"
+                }
             except RecursionError:
                 states[name] = dict(NESTED_TOO_DEEP)
         return states
 
     def live_state(self) -> dict[str, dict[str, Any]]:
-        """Return the tools' live state: their own attributes, not copied, private ones too.
+        """Return the tools' attributes, private ones too, without a copy.
 
         Compare them at once, never change them.
         """
@@ -233,7 +230,7 @@ class ToolSession:
         }
 
     def get_state(self) -> dict[str, Any]:
-        """Get a private copy of the tools' state, random streams and private parts included."""
+        """Copy the tools' state, random streams and private attributes included."""
         try:
             # All at once: what instances share, their copies share.
             return copy.deepcopy({**self._instances, _ALLOWANCE: self._allowance})
@@ -243,7 +240,7 @@ class ToolSession:
             ) from error
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Set the tools' state to one of `get_state`, which stays untouched."""
+        """Restore a state of `get_state`; the state stays unchanged."""
         instances = copy.deepcopy(dict(state))
         allowance = instances.pop(_ALLOWANCE, None) or SizeBudget()
         if (names := list(instances)) != list(self._instances):
@@ -285,7 +282,7 @@ class ToolSession:
         return f"{self._owner}_{class_name}_instance"
 
     def _callee(self, call: str, callee: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
-        """Return a callee of a call string: a registered method by its qualified name only."""
+        """Resolve a callee of a call string: a registered method by its qualified name only."""
         if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name):
             class_name = self._class_of.get(callee.attr)
             if class_name is not None and callee.value.id == self._instance_name(class_name):
@@ -295,7 +292,7 @@ class ToolSession:
     def _invoke_weighed(
         self, evaluator: Evaluator, method: str, call: str, /, *positional: Any, **keywords: Any
     ) -> Any:
-        """Call a tool's method such that live objects go from tool to tool in bounds only."""
+        """Call a tool's method and charge the size of objects passed between tools."""
         arguments = (*positional, *keywords.values())
         evaluator.charge(value_size(arguments, evaluator.left))
         if evaluator.hands_on:
@@ -313,7 +310,7 @@ class ToolSession:
         positional: Sequence[Any],
         keywords: Mapping[str, Any],
     ) -> Any:
-        """Call a tool's method, telling bad arguments from a broken tool by what it raises."""
+        """Call a tool's method; bad arguments and a broken tool raise different errors."""
         class_name = self._class_of[method]
         try:
             return getattr(self._instances[class_name], method)(*positional, **keywords)

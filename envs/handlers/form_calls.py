@@ -1,4 +1,4 @@
-"""The one parser and the one writer of the call forms in `call_forms`."""
+"""Parser and writer of all call forms in `call_forms`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Opening = tuple[Way, re.Match[str]]
 
 
 class FormCalls(NativeToolCallFormat):
-    """Calls in one form of the table: a handler. Thoughts and words around calls are ignored.
+    """Handler of calls in one form of the table; text around calls is ignored.
 
     A text without the form's mark holds no calls; one of several calls that breaks is an error.
     """
@@ -64,14 +64,14 @@ class FormCalls(NativeToolCallFormat):
         self.read_calls = calls_of_record if self._is_python else named_calls
 
     def recognises(self, text: str) -> bool:
-        """Whether the handler recognises the text: a call of the form opens in it."""
+        """Whether a call of the form opens in the text."""
         try:
             return self._next(without_thought(text), 0) is not None
         except DecodeError:
             return True
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
-        """Decode an action's text once: record, calls and call strings; raises DecodeError."""
+        """Decode a text to its calls; raises DecodeError."""
         require_readable_text(text)
         text = without_thought(text)
         return self.decode_from(text, self._next(text, 0), functions)
@@ -81,7 +81,7 @@ class FormCalls(NativeToolCallFormat):
     def decode_from(
         self, text: str, opened: Opening | None, functions: Sequence[FunctionDoc]
     ) -> DecodedAction:
-        """Decode a text without thoughts whose first call is opened; raises DecodeError."""
+        """Decode a text without thoughts from its first opening on; raises DecodeError."""
         record: Record = []
         end, alone = 0, self.form.alone
         while opened is not None:
@@ -96,13 +96,13 @@ class FormCalls(NativeToolCallFormat):
         return DecodedAction(record, self.read_calls, self.call_strings)
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
-        """Return the call strings, as BFCL executes them; raises DecodeError."""
+        """Return the call strings as BFCL executes them; raises DecodeError."""
         return multi_turn_call_strings(calls) if self._is_python else super().call_strings(calls)
 
     def _next(self, text: str, index: int) -> Opening | None:
-        """Return how and where the next call opens; None where none does.
+        """Find the next opening of a call; None if there is none.
 
-        DecodeError for one that opens and is broken.
+        Raises DecodeError for a broken call.
         """
         if (opened := self.opening_at(text, index)) or self._mark is None:
             return opened
@@ -114,7 +114,7 @@ class FormCalls(NativeToolCallFormat):
         return None
 
     def opening_at(self, text: str, index: int) -> Opening | None:
-        """Return how a call opens at an index, up to the beginning of its body."""
+        """Match the opening of a call at an index, up to the beginning of its body."""
         for way in self._ways:
             if opened := way.opening.match(text, index):
                 return way, opened
@@ -123,7 +123,7 @@ class FormCalls(NativeToolCallFormat):
     def _calls_at(
         self, text: str, way: Way, opened: re.Match[str], functions: Sequence[FunctionDoc]
     ) -> tuple[Record, int]:
-        """Return the calls whose body is opened, and the index behind them."""
+        """Parse the calls of an opened body; return them and the index after them."""
         index = opened.end()
         if way.body == "arguments":
             name = opened["name"]
@@ -158,23 +158,23 @@ class FormCalls(NativeToolCallFormat):
         return value, end
 
     def _objects_at(self, text: str, index: int) -> tuple[Record, int]:
-        """Return the calls of a JSON list, or of objects one behind the other."""
+        """Parse the calls of a JSON list, or of consecutive objects."""
         value, index = parse_json_at(text, index)
         values = value if isinstance(value, list) else [value]
         while isinstance(value, dict) and (behind := _BETWEEN_OBJECTS.match(text, index)):
             value, index = parse_json_at(text, behind.end())
             values.append(value)
-        return [self._call_of(each) for each in values], index
+        return [self._call_of(value) for value in values], index
 
-    def _call_of(self, each: Any) -> dict[Any, Any]:
+    def _call_of(self, value: Any) -> dict[Any, Any]:
         if self.form.keys:
-            return parse_call_object(each, "arguments", "parameters", name=self.form.keys[0])
-        if not isinstance(each, dict) or len(each) != 1:
+            return parse_call_object(value, "arguments", "parameters", name=self.form.keys[0])
+        if not isinstance(value, dict) or len(value) != 1:
             raise DecodeError("shape", "expected each call as {name: arguments}")
-        return each
+        return value
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the one candidate text: the calls between the marks around them all."""
+        """Yield the calls between the marks around them all."""
         form = self.form
         groups = [[call] for call in calls]
         if form.ways[0][1] in _WHOLE:
@@ -185,8 +185,8 @@ class FormCalls(NativeToolCallFormat):
         yield escape_in_json(text)  # for parsers that look for marks in texts too
 
     def _written(self, number: int, calls: Sequence[Call]) -> str:
-        """Return one call in the form, or all of them where it writes them at once."""
-        keys, pairs = self.form.keys, [(each.name, dict(each.arguments)) for each in calls]
+        """Write one call in the form, or all of them if the form has one list."""
+        keys, pairs = self.form.keys, [(call.name, dict(call.arguments)) for call in calls]
         objects = [dict(zip(keys, pair, strict=True)) if keys else dict([pair]) for pair in pairs]
         holes: dict[str, Callable[[], str]] = {
             "name": lambda: calls[0].name,
@@ -209,20 +209,20 @@ class FormCalls(NativeToolCallFormat):
 
 
 def _properties(functions: Sequence[FunctionDoc], name: str) -> Mapping[str, Any]:
-    """Return the schemas of a function's parameters; none of one that is not on offer."""
+    """Return the schemas of a function's parameters; {} if it is not offered."""
     for doc in functions:
         if doc.name.replace(".", "_") == name.replace(".", "_"):
             return doc.parameters.get("properties") or {}
     return {}
 
 
-def _filled(parts: Sequence[str], said: Callable[[str], str]) -> str:
-    """Return the text of a form's parts (literal, hole, literal, ...) with its holes filled."""
-    return "".join(said(part) if place % 2 else part for place, part in enumerate(parts))
+def _filled(parts: Sequence[str], fill: Callable[[str], str]) -> str:
+    """Fill the holes of a form's parts (literal, hole, literal, ...)."""
+    return "".join(fill(part) if place % 2 else part for place, part in enumerate(parts))
 
 
 class _ArgumentReader:
-    """Reader and writer of arguments that stand between marks, a value each."""
+    """Reader and writer of arguments that are written between marks."""
 
     def __init__(self, form: CallForm) -> None:
         self._form = form
@@ -245,12 +245,12 @@ class _ArgumentReader:
     def pairs_at(
         self, text: str, index: int, declared: Mapping[str, Any]
     ) -> tuple[list[tuple[str, Any]], int]:
-        """Return keys and values of the arguments at an index, and the index behind them."""
+        """Parse the (key, value) pairs of arguments at an index; return them and their end."""
         pairs = []
-        while found := self._argument.match(text, index):
-            key, kind = found["key"].strip(), found.groupdict().get("type")
-            pairs.append((key, self._value(found[found.lastindex or 0], declared.get(key), kind)))
-            index = found.end()
+        while match := self._argument.match(text, index):
+            key, kind = match["key"].strip(), match.groupdict().get("type")
+            pairs.append((key, self._value(match[match.lastindex or 0], declared.get(key), kind)))
+            index = match.end()
         return pairs, index
 
     def _value(self, text: str, declared: Any, kind: str | None) -> Any:
@@ -262,7 +262,7 @@ class _ArgumentReader:
         return typed_value(text, {} if kind else declared)
 
     def _nested_value(self, text: str, declared: Any) -> Any:
-        """Return the object that arguments within an argument are, or the list of items."""
+        """Parse arguments within an argument to an object, or to a list of items."""
         schema = declared if isinstance(declared, Mapping) else {}
         inside = schema.get("properties") or {"item": schema.get("items")}
         try:
@@ -275,13 +275,13 @@ class _ArgumentReader:
         return [value for _, value in pairs] if is_list else _with_keys(pairs)
 
     def require_no_closing(self, text: str) -> None:
-        """Require that a text behind calls closes nothing: a value would have held the mark."""
-        for each in self._closings:
-            if each in text:
-                raise DecodeError("syntax", f"{each} stands in a value, or closes nothing")
+        """Raise DecodeError if text after calls has a closing mark: a value contained it."""
+        for mark in self._closings:
+            if mark in text:
+                raise DecodeError("syntax", f"{mark} stands in a value, or closes nothing")
 
     def written(self, key: str, value: Any) -> str:
-        """Return an argument as the form writes it."""
+        """Write an argument in the form."""
         kind = (self._form.types or ("", ""))[0 if isinstance(value, str) else 1]
         holes = {"key": key, "type": kind, "value": self._text(value)}
         return _filled(self._parts, holes.__getitem__)
@@ -290,7 +290,7 @@ class _ArgumentReader:
         if self._form.nested and isinstance(value, dict | list):
             items = value.items() if isinstance(value, dict) else (("item", v) for v in value)
             with suppress(DecodeError):  # such as lists in lists; JSON says any value
-                text = "".join(self.written(*each) for each in items)
+                text = "".join(self.written(*item) for item in items)
                 if to_json(self._value(text, None, None)) == to_json(value):
                     return text
         return value if isinstance(value, str) else to_json(value)
@@ -304,7 +304,7 @@ def _with_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def typed_value(text: str, declared: Any) -> Any:
-    """Return a value written as bare text, by its schema: a text, else JSON or a Python literal.
+    """Parse a value written as bare text by its schema: a text, else JSON or a Python literal.
 
     Without a schema, what is neither JSON nor a literal of several parts is a text.
     """
@@ -332,7 +332,7 @@ def _literal(text: str) -> Any:
 
 
 def _braces_at(text: str, index: int, quote: str) -> tuple[dict[str, Any], int]:
-    """Return an object of bare keys, with texts between quotes of a form's own, and its end."""
+    """Parse an object of bare keys and specially quoted texts; return it and its end."""
     parts, depth = list[str](), 0
     for token in _brace_tokens(quote).finditer(text, index):
         string, key, mark = token.groups()
@@ -348,13 +348,13 @@ def _braces_at(text: str, index: int, quote: str) -> tuple[dict[str, Any], int]:
 
 @cache
 def _brace_tokens(quote: str) -> re.Pattern[str]:
-    """Return the pattern of a text between quotes, a key behind { or a comma, or a character."""
+    """Return the pattern of a quoted text, a key after { or a comma, or any character."""
     key = r"(?<=[{,])\s*([^\s:{},\[\]][^:{},\[\]]*):"
     return re.compile(rf"{re.escape(quote)}(.*?){re.escape(quote)}|{key}|(.)", re.DOTALL)
 
 
 def _in_braces(value: Any, quote: str) -> str:
-    """Return JSON of a value, with keys bare and texts between quotes of a form's own."""
+    """Write a value as JSON with bare keys and specially quoted texts."""
 
     def unquoted(token: re.Match[str]) -> str:
         text = json.loads(token[1])

@@ -1,4 +1,4 @@
-"""Handler, the base class of all formats, and CallFormat, that of most; strict JSON helpers."""
+"""Base classes of call formats (Handler, CallFormat), and strict JSON helpers."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ class DecodeError(ValueError):
 
 
 def require_shallow_nesting(value: Any, text: str) -> None:
-    """Require shallow nesting of a value: DecodeError for one deeper than code here can walk."""
+    """Raise DecodeError for a value nested deeper than the code can walk."""
     if len(text) <= MAX_NESTED or sum(map(text.count, _BRACKETS)) <= MAX_NESTED:
         return
     level = [value]
     for _ in range(MAX_NESTED + 1):
         level = [
             item
-            for each in level
-            if isinstance(each, list | tuple | dict)
-            for item in (each.values() if isinstance(each, dict) else each)
+            for container in level
+            if isinstance(container, list | tuple | dict)
+            for item in (container.values() if isinstance(container, dict) else container)
         ]
     if level:
         raise DecodeError("size", f"nested deeper than {MAX_NESTED} is not read")
 
 
 class DecodedAction:
-    """Decoded action: the record for the checkers, the calls, their call strings.
+    """Decoded message: the record for the checkers, the calls, and their call strings.
 
     Calls and call strings are derived from the record when they are first needed; either raises
     DecodeError where there is none, for BFCL judges records whose calls no tool can be handed.
@@ -82,31 +82,31 @@ class DecodedAction:
         self._call_strings_of = call_strings_of
         self._plain = plain
 
-    @property  # a cached one takes a lock, and more time than most texts
+    @property  # cached_property takes a lock, and more time than decoding most texts
     def calls(self) -> tuple[Call, ...]:
-        """The decoded calls in order; their arguments are the record's own objects."""
+        """Decoded calls in order; their arguments are the record's objects, not copies."""
         if self._calls is None:
             self._calls = tuple(self._calls_of(self.record))
         return self._calls
 
     @property
     def call_strings(self) -> tuple[str, ...]:
-        """The call strings that BFCL hands to the tools, in order."""
+        """Call strings that BFCL hands to the tools, in order."""
         if self._call_strings is None:
             self._call_strings = tuple(self._call_strings_of(self.calls))
         return self._call_strings
 
     @property
     def executable_calls(self) -> Sequence[str | PlainCall]:
-        """The calls in executable form: call strings, or plain calls in their place.
+        """Calls to execute: call strings, or plain calls instead.
 
-        For one execution, since a tool may change the arguments that it is handed.
+        Good for one execution, since a tool may change its arguments.
         """
         return self.call_strings if self._plain is None else self._plain
 
 
 class Handler(ABC):
-    """Handler of one call format: text to calls and back, all pure; raises only DecodeError."""
+    """Handler of one call format: text to calls and back; pure, raises only DecodeError."""
 
     name: str
     is_lenient = False  # whether texts are mended before they are read
@@ -114,18 +114,18 @@ class Handler(ABC):
 
     @abstractmethod
     def recognises(self, text: str) -> bool:
-        """Whether the handler recognises the text; cheap, and no promise that it decodes."""
+        """Whether the text looks like the format; cheap, and no promise that it decodes."""
 
     @abstractmethod
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
-        """Decode an action's text once: record, calls and call strings.
+        """Decode a text to a record, calls and call strings.
 
         `functions`: those on offer, for the types of values that a form writes as bare text. A
         subclass may leave the parameter out.
         """
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Let a subclass whose `decode_action` takes the text alone be handed functions too."""
+        """Accept a subclass with a `decode_action` that takes the text alone."""
         super().__init_subclass__(**keywords)
         own = cls.__dict__.get("decode_action")
         if own is not None and len(signature(own).parameters) == 2:
@@ -133,34 +133,31 @@ class Handler(ABC):
 
     @abstractmethod
     def render(self, calls: Sequence[Call]) -> str:
-        """Render calls as their canonical text, which decodes to them.
+        """Write calls as the canonical text that decodes to them.
 
         ValueError where the form cannot say them.
         """
 
     def decode(self, text: str, functions: Sequence[FunctionDoc] = ()) -> list[Call]:
-        """Decode a text to its calls; an empty list where it states that there are none."""
+        """Decode a text to its calls; [] if it states that there are none."""
         return list(self.decode_action(text, functions).calls)
 
     def decode_ast(self, text: str) -> Any:
-        """Decode a text as BFCL's AST decoder of this format does, to its record.
-
-        The record that its AST checkers judge.
-        """
+        """Decode a text to the record that BFCL's AST checkers judge."""
         return self.decode_action(text).record
 
     def decode_execute(self, text: str) -> list[str]:
-        """Decode a text for execution: the call strings that BFCL hands to the tools, in order."""
+        """Decode a text to the call strings that BFCL hands to the tools, in order."""
         return list(self.decode_action(text).call_strings)
 
 
 def bfcl_call_strings(calls: Sequence[Call]) -> list[str]:
-    """Return call strings as BFCL executes those of its prompting form, `name(k=repr(v), ...)`."""
+    """Return call strings of BFCL's prompting form, `name(k=repr(v), ...)`."""
     return [render_call(call.name, call.arguments) for call in calls]
 
 
 def bracketed(text: str) -> str:
-    """Return a text as BFCL reads it: without fences around it, in brackets; DecodeError."""
+    """Strip the fences around a text and put it in brackets, as BFCL does; DecodeError."""
     require_readable_text(text)
     text = text.strip(FENCE)
     text = text if text.startswith("[") else f"[{text}"
@@ -168,7 +165,7 @@ def bracketed(text: str) -> str:
 
 
 def require_readable_text(text: str) -> None:
-    """Require a readable text: DecodeError for no text, or one longer than MAX_TEXT_CHARS."""
+    """Raise DecodeError for a value that is no text, or longer than MAX_TEXT_CHARS."""
     if not isinstance(text, str):
         raise DecodeError("shape", f"expected text, got {type(text).__name__}")
     if len(text) > MAX_TEXT_CHARS:
@@ -176,18 +173,18 @@ def require_readable_text(text: str) -> None:
 
 
 def too_large(size: int, unit: str, most: int) -> DecodeError:
-    """Return the error of a text of more units than are read."""
+    """Make the error of a text that exceeds a limit."""
     return DecodeError("size", f"the text has {size} {unit}; at most {most} are read")
 
 
 def named_calls(record: Any) -> list[Call]:
-    """Return the calls of a record, [{name: arguments}].
+    """Convert a record, [{name: arguments}], to calls.
 
     Raises DecodeError for a bad name or bad arguments.
     """
     calls = []
-    for each in record:
-        name, arguments = next(iter(each.items()))
+    for entry in record:
+        name, arguments = next(iter(entry.items()))
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise DecodeError("shape", "expected each call as a name and an object of arguments")
         calls.append(Call(name, arguments))
@@ -195,7 +192,7 @@ def named_calls(record: Any) -> list[Call]:
 
 
 def calls_of_record(record: Any) -> list[Call]:
-    """Return the calls of a record with values in Python: DecodeError also for one without text."""
+    """Convert a record with Python values to calls; DecodeError if a value has no repr."""
     calls = named_calls(record)
     try:
         repr(record)
@@ -205,9 +202,9 @@ def calls_of_record(record: Any) -> list[Call]:
 
 
 class CallFormat(Handler):
-    """Call format: base class of those whose subclasses define only how to decode and to write.
+    """Base class of formats that define only how to decode and to write calls.
 
-    `decode_ast`, `candidate_texts`.
+    A subclass defines `decode_ast` and `candidate_texts`.
     """
 
     read_calls = staticmethod(calls_of_record)  # of a record
@@ -224,7 +221,7 @@ class CallFormat(Handler):
         """
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
-        """Decode an action's text once: record, calls and call strings.
+        """Decode a text to a record, calls and call strings.
 
         Its calls raise DecodeError also where the record is no list of named calls.
         """
@@ -235,7 +232,7 @@ class CallFormat(Handler):
         return bfcl_call_strings(calls)
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Render calls as their canonical text; ValueError for what the form cannot say."""
+        """Write calls as their canonical text; ValueError if the form cannot express them."""
         expected = repr([Call(call.name, dict(call.arguments)) for call in calls])
         fault: object = "they would not read back: a tuple, a mark or a surrogate pair, perhaps"
         try:
@@ -249,7 +246,7 @@ class CallFormat(Handler):
 
 
 def docs_of_calls(calls: Sequence[Call]) -> list[FunctionDoc]:
-    """Return docs of functions that take what calls give them: texts, or anything else."""
+    """Make docs of functions that accept the calls' arguments."""
     docs: dict[str, dict[str, Any]] = {}
     for call in calls:
         properties = docs.setdefault(call.name, {})
@@ -257,11 +254,11 @@ def docs_of_calls(calls: Sequence[Call]) -> list[FunctionDoc]:
             schema = {"type": "string" if isinstance(value, str) else "any"}
             # without a type where some values are texts and some are not
             properties[key] = schema if properties.get(key, schema) == schema else {}
-    return [FunctionDoc(name, "", {"properties": each}) for name, each in docs.items()]
+    return [FunctionDoc(name, "", {"properties": properties}) for name, properties in docs.items()]
 
 
 class NativeToolCallFormat(CallFormat):
-    """Native tool-call format: base class of those of models with tools in their template.
+    """Base class of formats of models with tools in their chat template.
 
     Their call strings have no blanks, as BFCL executes those. Values in JSON all have a text.
     """
@@ -287,7 +284,7 @@ def parse_json(text: str) -> Any:
 
 
 def parse_json_at(text: str, start: int) -> tuple[Any, int]:
-    """Parse the JSON value that begins at an index of a text; return it and its end.
+    """Parse the JSON value at an index of a text; return it and its end.
 
     Raises DecodeError.
     """
@@ -300,9 +297,10 @@ def parse_json_at(text: str, start: int) -> tuple[Any, int]:
 
 
 def closing_bracket_end(text: str, start: int, tokens: re.Pattern[str] = IN_PYTHON) -> int:
-    """Return the closing index of the bracket at `start`: just behind the one that closes it.
+    """Return the index after the bracket that closes the one at `start`.
 
-    The text's end where there is none. `tokens`: brackets, and strings, which hide theirs.
+    The text's end if there is none. `tokens`: brackets, and strings, in which brackets do not
+    count.
     """
     depth = 0
     for token in tokens.finditer(text, start):
@@ -312,33 +310,30 @@ def closing_bracket_end(text: str, start: int, tokens: re.Pattern[str] = IN_PYTH
     return len(text)
 
 
-def parse_call_object(each: Any, *keys: str, name: str = "name") -> dict[Any, Any]:
-    """Parse a call object, {"name": ..., <one of keys>: {...}}, to {name: arguments}.
+def parse_call_object(value: Any, *keys: str, name: str = "name") -> dict[Any, Any]:
+    """Convert a call object {"name": ..., <one of keys>: {...}} to {name: arguments}.
 
     `name`: the key of the name, where it is another; "name" may stand for it. Raises DecodeError.
     """
-    called = each.get(name, each.get("name")) if isinstance(each, dict) else None
+    called = value.get(name, value.get("name")) if isinstance(value, dict) else None
     if not isinstance(called, str):
         raise DecodeError("shape", f'expected each call as an object with a "{name}"')
-    given = [each[key] for key in keys if key in each]
-    if len(given) != 1 or not isinstance(given[0], dict):
+    arguments = [value[key] for key in keys if key in value]
+    if len(arguments) != 1 or not isinstance(arguments[0], dict):
         raise DecodeError("shape", f"{called}: expected an object under {' or '.join(keys)}")
-    return {called: given[0]}
+    return {called: arguments[0]}
 
 
 def to_json(value: Any) -> str:
-    """Convert a value to JSON on one line.
+    """Write a value as JSON on one line.
 
-    Characters beyond ASCII unescaped, lone surrogates escaped.
+    Characters beyond ASCII are unescaped, lone surrogates escaped.
     """
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(value)
 
 
 def escape_in_json(text: str, characters: str = "<}[") -> str:
-    """Escape characters in the strings of a JSON text.
-
-    The same value, without any mark.
-    """
+    """Escape the given characters in the strings of a JSON text; the value stays the same."""
     table = str.maketrans({character: f"\\u{ord(character):04x}" for character in characters})
     return _JSON_STRING.sub(lambda string: string[0].translate(table), text)

@@ -1,4 +1,4 @@
-"""Calls within a message, such as tags and code blocks: where to pause, what goes behind them."""
+"""Calls inside a message, such as tags and code blocks: when to pause, what to append."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RESULT = re.compile(r"\b[Rr]esult[ \t]*=[ \t]*")
 
 
 class CallBlock(NamedTuple):
-    """Call block of a text: what is meant as a call, from opening to closing mark."""
+    """Block of a text that is meant as a call, from opening to closing mark."""
 
     start: int
     end: int  # behind its closing mark
@@ -35,7 +35,7 @@ MessageOutcome = Literal["answer", "continue", "end", "step_limit"]
 
 
 class PausedMessage(NamedTuple):
-    """Paused message: the state of an unfinished one where generation paused.
+    """State of an unfinished message at which generation paused.
 
     call: its block is closed, the result is due. submit: the policy is done. open: generation
     paused at a mark that means nothing here, as inside a block that is still open, and goes on.
@@ -59,7 +59,7 @@ class PausedMessage(NamedTuple):
 
 
 class InlineCalls(CallFormat):
-    """Inline calls: base class of their syntaxes, in mid-message, results appended to it.
+    """Base class of syntaxes of calls inside a message; results are appended to it.
 
     A block reaches from its opening mark to the first closing mark behind it, so code that holds
     its own closing mark cannot be written: `render` refuses it.
@@ -76,16 +76,16 @@ class InlineCalls(CallFormat):
     _closing: re.Pattern[str]
 
     def format_result(self, result: str) -> str:
-        """Format a result as it is appended to the message behind its call."""
+        """Format a result for appending to the message after its call."""
         before, after = self.around_result
         return f"{before}{result}{after}"
 
     @abstractmethod
     def _block(self, start: int, end: int, inside: str) -> CallBlock:
-        """Return what stands between an opening and a closing mark."""
+        """Parse the text between an opening and a closing mark."""
 
     def paused_message(self, text: str, start: int = 0) -> PausedMessage:
-        """Return the paused message, its state, from the policy's text since the last result.
+        """Classify the policy's text since the last result as a paused message.
 
         Its last action begins at `start`.
         """
@@ -109,7 +109,7 @@ class InlineCalls(CallFormat):
             yield self._block(opened.start(), end, text[opened.end() : closed.start()])
 
     def text_without_calls(self, text: str) -> str:
-        """Return the text without calls of a message, without an open one too."""
+        """Remove calls from a message, an unclosed one too."""
         words, end = "", 0
         for block in self.closed_blocks(text):
             words += text[end : block.start]
@@ -119,15 +119,15 @@ class InlineCalls(CallFormat):
     def final_answer(self, text: str) -> str:
         """Return the final answer of a message: the submitted text, or what follows `Result =`."""
         words = self.text_without_calls(text)
-        said = words.partition(self.submit)[0] if self.submit else words
-        return _RESULT.split(said)[-1].strip()
+        answer = words.partition(self.submit)[0] if self.submit else words
+        return _RESULT.split(answer)[-1].strip()
 
     def recognises(self, text: str) -> bool:
-        """Whether the syntax recognises the text: a block opens in it."""
+        """Whether a block of the syntax opens in the text."""
         return self._opening.search(text) is not None
 
     def decode_ast(self, text: str) -> Record:
-        """Decode a message as an AST decoder: to the calls of the closed blocks.
+        """Decode a message to the record of its closed blocks.
 
         Raises DecodeError where a block is none.
         """
@@ -144,7 +144,7 @@ EXECUTOR, CODE = "python_executor", "code"  # the tool and its parameter
 
 
 class CodeBlocks(InlineCalls):
-    """Code blocks, inline: base class; each is a call of the Python executor."""
+    """Base class of code blocks; each is a call of the Python executor."""
 
     _begin: str  # as it is written
     _end: str
@@ -164,7 +164,7 @@ class CodeBlocks(InlineCalls):
 
 
 class PythonXmlBlocks(CodeBlocks):
-    """Python-tag blocks: inline code between OpenRLHF's <PYTHON> tags."""
+    """Code between OpenRLHF's <PYTHON> tags."""
 
     name = "python_block"
     stop = ("</PYTHON>",)
@@ -176,7 +176,7 @@ class PythonXmlBlocks(CodeBlocks):
 
 
 class MarkdownBlockCalls(CodeBlocks):
-    """Markdown blocks: inline code in fences, as ToolGRPO's models write them."""
+    """Code in Markdown fences, as ToolGRPO's models write it."""
 
     name = "markdown_block"
     stop = ("\n```\n",)
@@ -192,7 +192,7 @@ _HERMES = FormCalls(CALL_FORMS["hermes_calls"])
 
 
 class InlineHermesCalls(InlineCalls):
-    """Inline calls in Hermes' form: a JSON object of name and arguments between tags."""
+    """Calls in Hermes' form: a JSON object of name and arguments between tags."""
 
     name = "hermes_text"
     stop = ("</tool_call>",)
@@ -220,7 +220,7 @@ _TOOL = re.compile(r"\s*<([^<>\n]+)>")
 
 
 class TrlRequestCalls(InlineCalls):
-    """TRL request calls, inline: a tool's name and one text; the marks can be changed.
+    """Calls as TRL's requests: a tool's name and one text; the marks can be changed.
 
     `<request><Tool>query<call>`, answered by `result<response>`, ended by `<submit>`.
     """
@@ -248,7 +248,7 @@ class TrlRequestCalls(InlineCalls):
         self._closing = re.compile(re.escape(call))
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the one candidate text: the requests, one behind the other."""
+        """Yield the one candidate text: the requests in order."""
         if any(list(call.arguments) != [QUERY] for call in calls):
             raise ValueError(
                 f"a request has one argument, {QUERY}; got "

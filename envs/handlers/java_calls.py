@@ -1,4 +1,4 @@
-"""Java calls, `[Desk.open(width=5, label="x");]`, decoded as BFCL's Java parser does, bug for bug.
+"""Handler of Java calls, `[Desk.open(width=5, label="x");]`, decoded as BFCL does, bug for bug.
 
 Of all calls in the text the first one counts. Of its arguments assignments count, whatever their
 operator, and bare names. BFCL takes the parser's byte offsets for those of characters, so that a
@@ -41,7 +41,7 @@ _NOT_PLAIN = ("//", "/*", ";", "yield")
 
 
 class JavaCalls(SourceCalls):
-    """Java calls, BFCL's prompting form of its Java categories: a handler."""
+    """Handler of BFCL's prompting form for Java."""
 
     name, language, reserved = "java_calls", "java", _RESERVED
     end = ";"  # without it short calls are no Java to the parser
@@ -54,7 +54,7 @@ class JavaCalls(SourceCalls):
 
 
 def _root(source: str) -> Node:
-    """Return the root of the source's tree, with the semicolon that BFCL's calls lack.
+    """Return the root of the source's syntax tree, after adding the semicolon that BFCL omits.
 
     The parser inserts it itself where that repair is its cheapest, so behind a whole call of more
     than ten characters, but it takes three times as long to find that out.
@@ -68,7 +68,7 @@ def _root(source: str) -> Node:
 
 
 class _CallReader:
-    """Reader of names and values of a source by the offsets of its tree."""
+    """Reader of a call's names and values by their offsets in the syntax tree."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -80,7 +80,7 @@ class _CallReader:
         return {called: parse_argument_list(arguments, _POSITIONAL, self._text, self._value)}
 
     def _value(self, node: Node) -> str:
-        """Return a value's text: quotes dropped at the top only, white space between most parts."""
+        """Return a value's text as BFCL does: top-level quotes dropped, blanks between parts."""
         if node.type in _QUOTED:
             return self._text(node)[1:-1]
         texts = list[str]()

@@ -49,7 +49,7 @@ _MISTAKEN = re.compile(
 
 
 class JavaScriptCalls(SourceCalls):
-    """JavaScript calls, BFCL's prompting form of those categories: a handler."""
+    """Handler of BFCL's prompting form for JavaScript."""
 
     name, language, reserved = "javascript_calls", "javascript", _RESERVED
     containers = True
@@ -85,7 +85,7 @@ def _root(source: bytes) -> Node:
 
 
 def _is_called_await(node: Node, source: bytes) -> bool:
-    """Whether a node is a name that BFCL's release takes for the operator.
+    """Whether a node is a name that BFCL's parser release reads as the operator `await`.
 
     Before `)` it inserts what is awaited.
     """
@@ -94,7 +94,7 @@ def _is_called_await(node: Node, source: bytes) -> bool:
 
 
 def _is_behind_a_pattern(token: Node) -> bool:
-    """Whether a token was inserted where BFCL's release inserts none.
+    """Whether the parser inserted a token that BFCL's parser release does not insert.
 
     Behind what may also be a pattern, `{}`.
     """
@@ -107,10 +107,10 @@ def _is_behind_a_pattern(token: Node) -> bool:
     return all(child.type in (shorthand, "comment") for child in before.named_children)
 
 
-def _masked(found: re.Match[bytes]) -> bytes:
-    """Return the found text with a name of the same length for the reserved word."""
-    word = found[found.lastindex or 0]
-    return found[0][: -len(word)] + b"_" * len(word)
+def _masked(match: re.Match[bytes]) -> bytes:
+    """Return the match with its reserved word replaced by a name of the same length."""
+    word = match[match.lastindex or 0]
+    return match[0][: -len(word)] + b"_" * len(word)
 
 
 def _arguments(source: bytes, node: Node) -> dict[str | None, str]:

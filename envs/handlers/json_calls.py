@@ -31,7 +31,7 @@ _FUNCTION_OBJECT = re.compile(r'"function"\s*:\s*\{')
 
 
 class OpenAIMessages(NativeToolCallFormat):
-    """OpenAI messages of an assistant with `tool_calls`, or that list alone: a handler.
+    """Handler of OpenAI's assistant messages with `tool_calls`, or of that list alone.
 
     Arguments are JSON text there; an object, as chat templates want it, is read too. A message
     without calls is content, hence holds none.
@@ -40,7 +40,7 @@ class OpenAIMessages(NativeToolCallFormat):
     name = "openai_messages"
 
     def recognises(self, text: str) -> bool:
-        """Whether the handler recognises the text: a message with `tool_calls`, or their list."""
+        """Whether the text is a message with `tool_calls`, or their list."""
         opening = OPENING.match(text)
         key = opening[1] if opening else None
         if key in _TOOL_CALL_KEYS:
@@ -48,7 +48,7 @@ class OpenAIMessages(NativeToolCallFormat):
         return key in ("role", "content", "tool_calls") and '"tool_calls"' in text
 
     def decode_ast(self, text: str) -> Record:
-        """Decode a message to the AST record of its calls; raises DecodeError."""
+        """Decode a message to the record of its calls; raises DecodeError."""
         require_readable_text(text)
         value = parse_json(text)
         if isinstance(value, dict):
@@ -57,7 +57,7 @@ class OpenAIMessages(NativeToolCallFormat):
             value = value.get("tool_calls") or []
         if not isinstance(value, list):
             raise DecodeError("shape", "expected a list of tool calls")
-        return [_function_call(each) for each in value]
+        return [_function_call(call) for call in value]
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one candidate text: a message without content."""
@@ -68,10 +68,10 @@ class OpenAIMessages(NativeToolCallFormat):
         yield to_json({"role": "assistant", "content": None, "tool_calls": tool_calls})
 
 
-def _function_call(each: Any) -> dict[Any, Any]:
-    if not isinstance(each, dict) or each.get("type", "function") != "function":
+def _function_call(call: Any) -> dict[Any, Any]:
+    if not isinstance(call, dict) or call.get("type", "function") != "function":
         raise DecodeError("shape", 'expected tool calls of type "function"')
-    function = each.get("function")
+    function = call.get("function")
     if not isinstance(function, dict):
         raise DecodeError("shape", 'expected each tool call with a "function"')
     arguments = function.get("arguments")
@@ -80,7 +80,7 @@ def _function_call(each: Any) -> dict[Any, Any]:
 
 
 class BfclFunctionCalls(NativeToolCallFormat):
-    """BFCL function calls, its function-calling form: a handler of [{name: arguments}] in JSON.
+    """Handler of BFCL's function-calling form: [{name: arguments}] in JSON.
 
     Dots in names were sent as underscores; decoding leaves names as they came.
     """
@@ -88,7 +88,7 @@ class BfclFunctionCalls(NativeToolCallFormat):
     name = "tool_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether the handler recognises the text: a JSON list of objects opens it."""
+        """Whether the text opens with a JSON list of objects."""
         return text.lstrip().removeprefix("[").lstrip().startswith("{")
 
     def decode_ast(self, text: str) -> Record:
@@ -104,17 +104,17 @@ class BfclFunctionCalls(NativeToolCallFormat):
             raise DecodeError(
                 "shape", f"expected a JSON list of calls, got {type(listed).__name__}"
             )
-        return [_official_call(each) for each in listed]
+        return [_official_call(call) for call in listed]
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one candidate text: a list, with arguments as JSON text."""
         yield json.dumps([{call.name: json.dumps(dict(call.arguments))} for call in calls])
 
 
-def _official_call(each: Any) -> dict[Any, Any]:
-    if not isinstance(each, dict) or not each:
+def _official_call(call: Any) -> dict[Any, Any]:
+    if not isinstance(call, dict) or not call:
         raise DecodeError("shape", "expected each call as {name: arguments}")
-    name, arguments = next(iter(each.items()))  # BFCL reads the first key and no other
+    name, arguments = next(iter(call.items()))  # BFCL reads the first key and no other
     if not isinstance(arguments, str):
         raise DecodeError("shape", f"{name}: expected the arguments as JSON text")
     return {name: parse_json(arguments)}

@@ -34,14 +34,14 @@ from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG, JsonRe
 
 
 def json_span(text: str) -> str:
-    """Return the JSON span of a text: its first object, or list of objects."""
+    """Return the part of a text that is its first JSON object, or list of objects."""
     if opening := re.search(r"\[\s*\{|\{", text):
         return text[opening.start() : closing_bracket_end(text, opening.start(), IN_JSON)]
     return text
 
 
 def python_span(text: str) -> str:
-    """Return the Python span of a text: its first list of calls, or lines of calls as one."""
+    """Return the part of a text that is its first Python list of calls, or lines of calls."""
     if opening := re.search(r"\[\s*(?<![\w.])[A-Za-z_][\w.]*\(", text):
         return text[opening.start() : closing_bracket_end(text, opening.start())]
     lines = [line.strip().rstrip(",;") for line in text.splitlines()]
@@ -61,14 +61,14 @@ _FENCE = re.compile(r"```[A-Za-z_]*[ \t]*\n(.*?)```", re.DOTALL)
 
 
 class _TooManyReads(Exception):
-    """The repairing library goes over a text again and again."""
+    """Error of a repairing library that reads a text too many times."""
 
 
 _ITEM = str.__getitem__  # found once: texts are read a hundred thousand times
 
 
 class _Metered(str):
-    """A text that is read so many times and no more, with all that is made of it.
+    """Text that may be read a limited number of times, with all its parts.
 
     The library's work in bounds.
 
@@ -98,7 +98,7 @@ class _Metered(str):
 
 
 class LenientCalls(Handler):
-    """Lenient calls: a handler that repairs what another cannot read, and writes as that does.
+    """Handler that repairs what a strict one cannot read, and writes as the strict one does.
 
     Raises MissingExtra for a form made of JSON without the library, unless `repair_json` is False.
     """
@@ -122,7 +122,7 @@ class LenientCalls(Handler):
         return False
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
-        """Decode an action's text once, with what had to be repaired.
+        """Decode a text after repairs, which are listed.
 
         Raises DecodeError as the strict handler does.
         """
@@ -147,13 +147,13 @@ class LenientCalls(Handler):
         return action
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Render calls as their canonical text; ValueError for what the form cannot say."""
+        """Write calls as their canonical text; ValueError if the form cannot express them."""
         return self.strict.render(calls)
 
     def _read(
         self, text: str, functions: Sequence[FunctionDoc]
     ) -> tuple[DecodedAction | None, tuple[Call, ...], DecodeError | None]:
-        """Return what the strict handler makes of a text, its calls, and why there are none."""
+        """Decode a text with the strict handler; return decoded action, calls and error."""
         action = None
         try:
             action = self.strict.decode_action(text, functions)
@@ -179,8 +179,8 @@ class LenientCalls(Handler):
         opens, closes = way[0].strip(), way[-1].strip()
         if not opens or opens not in text:
             return self._repaired(text, reads)
-        blocks = (each.rstrip().removesuffix(closes) for each in text.split(opens)[1:])
-        return "\n".join(f"{opens}\n{self._repaired(each, reads)}\n{closes}" for each in blocks)
+        blocks = (block.rstrip().removesuffix(closes) for block in text.split(opens)[1:])
+        return "\n".join(f"{opens}\n{self._repaired(block, reads)}\n{closes}" for block in blocks)
 
     def _repaired(self, text: str, reads: list[int]) -> str:
         if self._repair is None:
@@ -202,7 +202,7 @@ def _is_json(handler: Handler) -> bool:
 
 
 def _decoded(call: Any) -> Any:
-    """Return a call with its arguments decoded where they are JSON text."""
+    """Decode a call's arguments if they are JSON text."""
     for key in ("arguments", "parameters"):
         if isinstance(call, dict) and isinstance(call.get(key), str):
             with suppress(ValueError, RecursionError):
@@ -211,8 +211,8 @@ def _decoded(call: Any) -> Any:
 
 
 def _inside_fence(text: str) -> str:
-    found = _FENCE.search(text)
-    return found[1].strip() if found else text
+    fence = _FENCE.search(text)
+    return fence[1].strip() if fence else text
 
 
 def _tagged(text: str) -> str:

@@ -47,12 +47,12 @@ _CALL = re.compile(
 
 
 class PythonCalls(Handler):
-    """Python calls, BFCL's prompting form: a handler; positional arguments are dropped."""
+    """Handler of BFCL's prompting form; positional arguments are dropped."""
 
     name = "python_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether the handler recognises the text: it opens a list, or looks like a call.
+        """Whether the text opens a list, or looks like a call.
 
         Brackets in prose, as in "the file (of 2 kB)" or "file(s)", are no call's, nor is `code` in
         a sentence.
@@ -88,7 +88,7 @@ class PythonCalls(Handler):
 
 
 def multi_turn_call_strings(calls: Sequence[Call]) -> list[str]:
-    """Return the call strings of multi-turn tasks: BFCL's for calls written in Python.
+    """Return the call strings of multi-turn tasks, with BFCL's bugs for Python calls.
 
     DecodeError for an empty dict, on which BFCL fails.
     """
@@ -101,7 +101,7 @@ def multi_turn_call_strings(calls: Sequence[Call]) -> list[str]:
 
 
 def calls_of_expression(text: str) -> list[dict[str, dict[Any, Any]]]:
-    """Return the calls of a Python expression: one, or a list, tuple or set of nothing else."""
+    """Parse a Python expression to a record: a call, or a list, tuple or set of calls."""
     plain = parse_plain_calls(text)
     return _parsed_calls(text) if plain is None else plain
 
@@ -125,7 +125,7 @@ def _parsed_calls(text: str) -> list[dict[str, dict[Any, Any]]]:
 
 
 def failed_reading(error: Exception) -> DecodeError:
-    """Return the error of a text whose values cannot be read, by what reading them raised.
+    """Convert an exception from reading a value to a DecodeError.
 
     Null bytes and lone surrogates are no source text; and whatever else reading a value raises
     (TypeError, NameError, OverflowError, ...) is a failed decode.
@@ -140,7 +140,7 @@ def failed_reading(error: Exception) -> DecodeError:
 
 
 class _ValueReader:
-    """Reader of one text's argument values, as BFCL reads them."""
+    """Reader of a text's argument values, as BFCL reads them."""
 
     def __init__(self) -> None:
         self._arithmetic = Evaluator()
@@ -152,7 +152,7 @@ class _ValueReader:
             callee = callee.value
         if isinstance(callee, ast.Name):
             parts.append(callee.id)
-        arguments = {each.arg: self.value(each.value) for each in node.keywords}
+        arguments = {keyword.arg: self.value(keyword.value) for keyword in node.keywords}
         return {".".join(reversed(parts)): arguments}
 
     def value(self, node: ast.expr | None) -> Any:
@@ -160,15 +160,15 @@ class _ValueReader:
             return "..." if node.value is ... else node.value
         match node:
             case ast.UnaryOp(operand=ast.Constant(value=operand)):
-                return -operand  # type: ignore[operator]  # whatever the operator is: +5 is -5, and so is ~5
+                return -operand  # type: ignore[operator]  # for any operator: +5 and ~5 are -5
             case ast.BinOp():
                 return self._arithmetic.value(node)
             case ast.Name():
                 return node.id
             case ast.List():
-                return [self.value(each) for each in node.elts]
+                return [self.value(element) for element in node.elts]
             case ast.Tuple():
-                return tuple(self.value(each) for each in node.elts)
+                return tuple(self.value(element) for element in node.elts)
             case ast.Dict():
                 pairs = zip(node.keys, node.values, strict=True)
                 return {self.value(key): self.value(value) for key, value in pairs}
@@ -180,11 +180,11 @@ class _ValueReader:
 
 
 def _holds_empty_dict(value: Any) -> bool:
-    """Whether BFCL's rendering meets an empty dict; it looks into dicts only."""
+    """Whether a value has an empty dict where BFCL's rendering looks, only in dicts."""
     if not isinstance(value, dict):
         return False
     inside = value.values()
-    if value and all(isinstance(each, dict) for each in inside):
+    if value and all(isinstance(item, dict) for item in inside):
         inside = next(iter(inside)).values()
     return not value or any(map(_holds_empty_dict, inside))
 

@@ -1,4 +1,4 @@
-"""Registry of handlers: by name, and by task."""
+"""Registry of handlers by name and by task."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ HANDLERS_BY_MARK = {
 }
 """Mark -> the handlers of calls that it opens; other texts are read in the prompting form."""
 _LED_BY_WORDS = tuple(
-    each for each in FORM_HANDLERS.values() if any(mark[0] not in "<[]" for mark in each.form.marks)
+    handler
+    for handler in FORM_HANDLERS.values()
+    if any(mark[0] not in "<[]" for mark in handler.form.marks)
 )
 
 AUTO = "auto:"
@@ -51,7 +53,7 @@ AUTO = "auto:"
 
 
 class AutoCalls(Handler):
-    """Auto calls: a handler that detects each text's format; it writes the prompting form."""
+    """Handler that detects each text's format; it writes BFCL's prompting form."""
 
     name = "auto"
     own: Handler = PROMPTING  # the form that it writes
@@ -70,12 +72,12 @@ class AutoCalls(Handler):
         return cast("FormCalls", handler).decode_from(rest, opened, functions)
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Render calls as their canonical text; ValueError for what the form cannot say."""
+        """Write calls as their canonical text; ValueError if the form cannot express them."""
         return self.own.render(calls)
 
 
 class TemplateCalls(AutoCalls):
-    """Auto calls under a chat template: its own form is read first, and written.
+    """Automatic handler under a chat template: prefers and writes the template's form.
 
     Its name is "auto:" and its form's.
     """
@@ -93,19 +95,20 @@ class TemplateCalls(AutoCalls):
 
 
 def detect_handler(text: str) -> Handler:
-    """Detect the handler of a text's format, by its keys or by the first mark in it."""
+    """Detect the handler of a text by its keys or its first mark."""
     return find_handler(text)[0]
 
 
 def find_handler(text: str) -> tuple[Handler, Opening | None]:
-    """Find the handler of a text's format, and how its first call opens."""
+    """Find the handler of a text, and the opening of its first call."""
     if not isinstance(text, str) or len(text) > MAX_TEXT_CHARS:  # none reads it
         return PROMPTING, None
     if opening := OPENING.match(text):  # whatever marks stand behind, they stand in strings
         keys = '"arguments"' in text or '"parameters"' in text
         if keys and opening[1] in CALL_KEYS and '"name"' in text:
             return FORM_HANDLERS["json_calls"], None
-        return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING), None
+        keyed = (handler for handler in HANDLERS_BY_KEYS if handler.recognises(text))
+        return next(keyed, PROMPTING), None
     stripped = text.lstrip("`\n ")
     if stripped[:1] == "[" and not stripped.startswith("[TOOL_CALLS]"):
         return PROMPTING, None
@@ -116,9 +119,9 @@ def find_handler(text: str) -> tuple[Handler, Opening | None]:
     if "<" not in text and "[" not in text:  # and so no mark
         return PROMPTING, None
     for mark in MARK.finditer(text):
-        for each in RETURNS_BY_MARK.get(mark[0], ()):
-            if each.recognises(text):
-                return each, None
+        for return_format in RETURNS_BY_MARK.get(mark[0], ()):
+            if return_format.recognises(text):
+                return return_format, None
         forms = HANDLERS_BY_MARK.get(mark[0], ())
         for form in forms:
             if opened := form.opening_at(text, mark.start()):
@@ -131,7 +134,7 @@ def find_handler(text: str) -> tuple[Handler, Opening | None]:
 
 
 def bears_call(message: str | SplitThought) -> bool:
-    """Whether a message bears a call's mark, with a form's grammar or the text's end behind it.
+    """Whether a message has a call's mark, followed by a form's grammar or the end of the text.
 
     Looked for where calls count: behind thoughts. A thought without an end bears what it holds: a
     mark, or a call in any place and form.
@@ -161,14 +164,14 @@ HANDLERS: dict[str, Handler] = {
 
 
 def get_handler(name: str) -> Handler:
-    """Get the handler of a name, `lenient:<name>`, `auto:<name>`, or a format-sensitivity one.
+    """Return the handler of a name, `lenient:<name>`, `auto:<name>`, or a format-sensitivity one.
 
     Raises LookupError, naming the known ones, and MissingExtra where a lenient mode needs a
     library.
     """
-    known = {**HANDLERS, **TEXT_HANDLERS}
-    if name in known:
-        return known[name]
+    handlers = {**HANDLERS, **TEXT_HANDLERS}
+    if name in handlers:
+        return handlers[name]
     if name.startswith(AUTO):
         return TemplateCalls(get_handler(name.removeprefix(AUTO)))
     if name.startswith(PREFIX):
@@ -176,12 +179,12 @@ def get_handler(name: str) -> Handler:
     try:
         return variant_handler(PromptVariant.parse(name))
     except ValueError:
-        expected = ", ".join(known)
+        expected = ", ".join(handlers)
         raise LookupError(f'no handler is called "{name}": expected one of {expected}') from None
 
 
 def resolve_handler(handler: Handler, task: Task) -> Handler:
-    """Resolve "auto" to the handler of a task's calls; return any other handler as it is.
+    """Replace "auto" by the handler of a task's calls; return other handlers unchanged.
 
     Tasks in Java and JavaScript, and those of a prompt variant, keep BFCL's form under a template.
     """

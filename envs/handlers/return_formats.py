@@ -67,7 +67,7 @@ class ReturnFormat(CallFormat):
         self.name = f"bfcl_{self.format}{'_tagged' if tagged else ''}"
 
     def recognises(self, text: str) -> bool:
-        """Whether the format recognises the text: what opens calls is there, behind the tag."""
+        """Whether the text, after a tag, opens calls of the format."""
         start = text.find(OPEN_TAG)
         if self.tagged:
             return self._calls.match(text, start) is not None
@@ -81,21 +81,21 @@ class ReturnFormat(CallFormat):
         )
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield candidate texts of calls, tagged where that is wanted."""
+        """Yield candidate texts of calls, tagged if the variant is."""
         for text in self.untagged_candidate_texts(calls):
             yield f"{OPEN_TAG}{text}{CLOSE_TAG}" if self.tagged else text
 
     @abstractmethod
     def decode_untagged(self, text: str) -> Record:
-        """Decode untagged: a text without its tag, to a record; raises DecodeError."""
+        """Decode a text without its tag to a record; raises DecodeError."""
 
     @abstractmethod
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield untagged candidate texts of calls, the canonical one first."""
+        """Yield candidate texts of calls without tags, the canonical one first."""
 
 
 def _between(text: str, opening: str, closing: str) -> str:
-    """Return what stands between the first opening mark and the next closing one."""
+    """Return the text between the first opening mark and the next closing one."""
     inside, mark, _ = text.partition(opening)[2].partition(closing)
     if not mark:
         raise DecodeError("shape", f"expected calls between {opening} and {closing}")
@@ -103,14 +103,14 @@ def _between(text: str, opening: str, closing: str) -> str:
 
 
 class TaggedPythonReturn(ReturnFormat):
-    """Tagged Python return, a format: a list of calls between tags; without tags PythonCalls."""
+    """Return format: a list of Python calls between tags; without tags as PythonCalls."""
 
     format = "python"
     beginning = r"(?!<|\[?\s*\{)"
     syntax = r".*?\w\("
 
     def decode_untagged(self, text: str) -> Record:
-        """Decode untagged: the calls of one expression; raises DecodeError."""
+        """Decode one Python expression to its calls; raises DecodeError."""
         return calls_of_expression(text)
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
@@ -118,7 +118,7 @@ class TaggedPythonReturn(ReturnFormat):
         return multi_turn_call_strings(calls)
 
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield untagged candidate texts: the prompting form."""
+        """Yield the calls in the prompting form."""
         text = PythonCalls().render(calls)
         yield text
         yield text.replace("<", "\\x3c")  # in a string, where alone it can stand
@@ -128,7 +128,7 @@ _FIRST_OBJECT, _LAST_OBJECT = re.compile(r"\[\s*+\{"), re.compile(r"\}\s*+\]")
 
 
 class JsonReturn(ReturnFormat):
-    """JSON return, a format: a list of {"function", "parameters"}, fenced.
+    """Return format: a fenced JSON list of {"function", "parameters"}.
 
     Malformed JSON holds no calls and is no error. A list in an argument whose last item is an
     object ends the calls for BFCL, so such calls cannot be written.
@@ -139,7 +139,7 @@ class JsonReturn(ReturnFormat):
     syntax = r'(?=.*"parameters").*"function"\s*:\s*"'
 
     def decode_untagged(self, text: str) -> Record:
-        """Decode untagged: the first thing in brackets that could list objects.
+        """Decode the first bracketed part that could list objects.
 
         Raises DecodeError.
         """
@@ -155,10 +155,10 @@ class JsonReturn(ReturnFormat):
         require_shallow_nesting(listed, text)
         if not isinstance(listed, list | dict | str):
             raise DecodeError("shape", "expected a list of calls")
-        return [_function_call(each) for each in listed if isinstance(each, dict)]
+        return [_function_call(item) for item in listed if isinstance(item, dict)]
 
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield untagged candidate texts: the fenced list, then with marks escaped."""
+        """Yield the fenced list, then the list with marks escaped."""
         text = to_json(
             [{"function": call.name, "parameters": dict(call.arguments)} for call in calls]
         )
@@ -166,12 +166,12 @@ class JsonReturn(ReturnFormat):
         yield f"```json\n{escape_in_json(text)}\n```"
 
 
-def _function_call(each: dict[str, Any]) -> dict[Any, Any]:
-    if "function" not in each or "parameters" not in each:
+def _function_call(item: dict[str, Any]) -> dict[Any, Any]:
+    if "function" not in item or "parameters" not in item:
         raise DecodeError("shape", 'expected each call as {"function": ..., "parameters": ...}')
-    if isinstance(each["function"], list | dict):
+    if isinstance(item["function"], list | dict):
         raise DecodeError("shape", "expected the function's name as text")
-    return {each["function"]: each["parameters"]}
+    return {item["function"]: item["parameters"]}
 
 
 def first_list_of_objects(text: str) -> str:
@@ -193,7 +193,7 @@ _ESCAPES = {'"': "&quot;", "\n": "&#10;"}
 
 
 class XmlReturn(ReturnFormat):
-    """XML return: base class of the two formats."""
+    """Base class of the two XML return formats."""
 
     beginning = "<"
     argument: str  # an argument as an element, with what is escaped for {name}, {text} and {kind}
@@ -201,22 +201,22 @@ class XmlReturn(ReturnFormat):
 
     @abstractmethod
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
-        """Parse the arguments: (name, text, type) each; KeyError where BFCL misses an attribute."""
+        """Parse (name, text, type) of each argument; KeyError if an attribute is missing."""
 
     def decode_untagged(self, text: str) -> Record:
-        """Decode untagged: the first closed <functions>; raises DecodeError."""
+        """Decode the first closed <functions> element; raises DecodeError."""
         text = f"{_OPEN}{_between(text, _OPEN, _CLOSE)}{_CLOSE}"
         try:
             root = ElementTree.fromstring(text)
             functions = [
-                (each.attrib["name"], list(self.parse_arguments(each)))
-                for each in root.findall("function")
+                (element.attrib["name"], list(self.parse_arguments(element)))
+                for element in root.findall("function")
             ]
-            values = chain.from_iterable(given for _, given in functions)
+            values = chain.from_iterable(arguments for _, arguments in functions)
             require_small_source(*(text for _, text, kind in values if kind in _LITERAL_TYPES))
             return [
-                {name: {key: _READERS.get(kind, str)(text) for key, text, kind in given}}
-                for name, given in functions
+                {name: {key: _READERS.get(kind, str)(text) for key, text, kind in arguments}}
+                for name, arguments in functions
             ]
         except ElementTree.ParseError as error:
             raise DecodeError("syntax", f"not XML: {error}") from None
@@ -226,7 +226,7 @@ class XmlReturn(ReturnFormat):
             raise failed_reading(error) from None
 
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the one untagged candidate text; strings that XML would not keep are literals."""
+        """Yield the calls in XML; strings that XML would change become literals."""
         yield f"{_OPEN}{''.join(map(self._written, calls))}{_CLOSE}"
 
     def _written(self, call: Call) -> str:
@@ -238,7 +238,7 @@ class XmlReturn(ReturnFormat):
 
 
 class VerboseXml(XmlReturn):
-    """Verbose XML, a format: `<params><param name="a" value="1" type="integer"/></params>`."""
+    """Return format: `<params><param name="a" value="1" type="integer"/></params>`."""
 
     format = "verbose_xml"
     syntax = _OPENED  # the other one is asked first
@@ -246,18 +246,18 @@ class VerboseXml(XmlReturn):
     arguments = "<params>{}</params>"
 
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
-        """Parse the arguments inside <params>, or of the function: yield (name, text, type).
+        """Parse the arguments in <params>, or in the function: yield (name, text, type).
 
         A value not given is empty.
         """
         params = function.find("params")
         for param in (function if params is None else params).findall("param"):
-            given = param.attrib
-            yield given.get("name"), given.get("value", ""), given.get("type", "string")
+            get = param.attrib.get
+            yield get("name"), get("value", ""), get("type", "string")
 
 
 class ConciseXml(XmlReturn):
-    """Concise XML, a format: `<param name="a" type="integer">1</param>`."""
+    """Return format: `<param name="a" type="integer">1</param>`."""
 
     format = "concise_xml"
     syntax = rf"(?=(?>(?:[^< ]++|<(?!params)| (?!value=))*)\Z){_OPENED}"
@@ -266,8 +266,8 @@ class ConciseXml(XmlReturn):
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
         """Parse the arguments directly below the function: yield (name, text, type)."""
         for param in function.findall("param"):
-            given = param.attrib
-            yield given["name"], (param.text or "").strip(), given.get("type", "string")
+            attributes = param.attrib
+            yield attributes["name"], (param.text or "").strip(), attributes.get("type", "string")
 
 
 def _literal(text: str) -> Any:
@@ -287,7 +287,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 def _typed(value: Any) -> tuple[str, str]:
-    """Return the text of a value and the type that reads it back."""
+    """Return a value's text and the type that it is read back with."""
     match value:
         case None:
             return "", "null"

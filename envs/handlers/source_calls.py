@@ -1,4 +1,4 @@
-"""Base class of Java and JavaScript calls: one call in brackets, its arguments kept as source text.
+"""Base class of Java and JavaScript handlers: one call in brackets, with source arguments.
 
 That is what BFCL's prompting form makes of Java and JavaScript: `[Desk.open(width=5, label="x")]`.
 """
@@ -36,7 +36,7 @@ _CONTAINER = rf"(?:{_ARRAY}|\{{(?>(?:{_PROPERTY}(?>(?:, ?{_PROPERTY})*))?)\}})"
 
 
 def _patterns(value: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return what a whole plain call matches, and each of its arguments."""
+    """Return the patterns of a whole plain call and of each argument."""
     argument = rf"({_NAME})=({value})"
     call = rf"({_NAME}(?>(?:\.{_NAME})*))\(({_NAME}={value}(?>(?:, {_NAME}={value})*))\)\Z"
     return re.compile(call, re.ASCII), re.compile(argument, re.ASCII)
@@ -51,7 +51,7 @@ _LITERAL = re.compile(r"-?\d|(?:true|false|null)$|new |\[|\{")
 
 
 class SourceCalls(Handler):
-    """Source calls: base class of handlers of one call in Java or JavaScript."""
+    """Base class of handlers of one call in Java or JavaScript."""
 
     language: str
     reserved: frozenset[str]  # words that are no names in the language
@@ -66,36 +66,36 @@ class SourceCalls(Handler):
         """
 
     def parse_plain_call(self, source: str) -> list[dict[str, dict[str, str]]] | None:
-        """Parse a plain call, of names, numbers and simple strings, without the grammar; else None.
+        """Parse a call of names, numbers and simple strings without the grammar; else None.
 
         None for any other source: a grammar reads those, and these five times slower.
         """
         whole, argument = _OF_LITERALS if self.containers else _OF_SCALARS
         may_be = len(source) in _PLAIN_CHARS and source.isascii() and source.isprintable()
-        found = whole.match(source) if may_be else None
-        if found is None:
+        match = whole.match(source) if may_be else None
+        if match is None:
             return None
-        pairs = argument.findall(found[2])
+        pairs = argument.findall(match[2])
         arguments = dict(pairs)
-        names = [*found[1].split("."), *arguments]
+        names = [*match[1].split("."), *arguments]
         for name, value in pairs:
             if value[0] in "\"'":
                 arguments[name] = value[1:-1]
             else:
-                for each in _STRING_OR_NAMES.findall(value) if value[0] in "[{" else (value,):
-                    names += () if each in _CONSTANTS else each.split(".")
+                for token in _STRING_OR_NAMES.findall(value) if value[0] in "[{" else (value,):
+                    names += () if token in _CONSTANTS else token.split(".")
         are_names = self.reserved.isdisjoint(names) and _CONSTANTS.isdisjoint(names)
-        return [{found[1]: arguments}] if are_names and len(arguments) == len(pairs) else None
+        return [{match[1]: arguments}] if are_names and len(arguments) == len(pairs) else None
 
     def recognises(self, text: str) -> bool:
-        """Whether the handler recognises the text: source that may hold a call.
+        """Whether the text is source that may contain a call.
 
         The look of it does not tell in which language.
         """
         return "(" in text
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
-        """Decode an action's text once; the record is {} where it holds no call.
+        """Decode a text; the record is {} if it contains no call.
 
         Raises DecodeError.
 
@@ -109,12 +109,12 @@ class SourceCalls(Handler):
         def calls_of_record(record: Any) -> list[Call]:
             if not record and source.strip():
                 raise DecodeError("shape", "expected a function call")
-            return [Call(name, arguments) for each in record for name, arguments in each.items()]
+            return [Call(name, arguments) for call in record for name, arguments in call.items()]
 
         return DecodedAction(record, calls_of_record, bfcl_call_strings)
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Render no call or one as its canonical text.
+        """Write no call or one as canonical text.
 
         ValueError for more, and for what the language cannot say.
         """
@@ -128,12 +128,13 @@ class SourceCalls(Handler):
         return text
 
     def _written(self, call: Call) -> str:
-        given = call.arguments.items()
-        arguments = ", ".join(_assigned(key) + self._source_of(key, value) for key, value in given)
+        arguments = ", ".join(
+            _assigned(key) + self._source_of(key, value) for key, value in call.arguments.items()
+        )
         return f"{call.name}({arguments}){self.end}"
 
     def _source_of(self, key: Any, value: Any) -> str:
-        """Return an argument's source: as it stands if it looks like a literal, else quoted."""
+        """Return an argument's source: unchanged if it looks like a literal, else quoted."""
         if not isinstance(value, str):
             raise ValueError(
                 f"{self.name}: {key} = {value!r}: expected the source text of the value"
@@ -158,7 +159,7 @@ def _assigned(key: Any) -> str:
 def parse_argument_list(
     node: Node, positional: Collection[str], text: Callable[[Node], str], value: Callable[..., str]
 ) -> dict[str | None, str]:
-    """Parse an argument list, a node: assignments by name, and `positional` kinds under None.
+    """Parse an argument list: assignments by name, and `positional` node kinds under None.
 
     DecodeError for a name, or a positional argument, that stands there twice.
     """
@@ -191,7 +192,7 @@ _OPERATORS = frozenset("=<>!~+-*/%&|^?:@#\\")
 
 
 def encode_source(source: str) -> bytes:
-    """Encode a source for the parser; raises DecodeError for what is never parsed.
+    """Encode a source for the parser; raises DecodeError for sources it must not get.
 
     A grammar's repair of hopeless text costs more than the square of what it has read so far. Hence
     the bounds below, which are found without parsing and are the same on every machine: within them
@@ -247,17 +248,17 @@ def syntax_tree_root(source: bytes, language: str) -> Node:
 
 
 def nodes_of(root: Node, *, faulty: bool = False) -> Iterator[Node]:
-    """Yield the nodes of a tree, each before its children; `faulty`: with a fault in or below."""
+    """Yield the nodes of a tree, each before its children; `faulty`: only those with a fault."""
     nodes = [root]
     while nodes:
         node = nodes.pop()
         yield node
-        nodes.extend(each for each in reversed(node.children) if each.has_error or not faulty)
+        nodes.extend(child for child in reversed(node.children) if child.has_error or not faulty)
 
 
 @cache
 def tree_sitter_grammar(language: str) -> tuple[Any, Any]:
-    """Return tree-sitter and its grammar of a language: MissingExtra where one is not installed."""
+    """Return tree-sitter and its grammar of a language; MissingExtra if not installed."""
     library, grammar = (
         import_extra(name, language, f"reading {language} calls")
         for name in ("tree_sitter", f"tree_sitter_{language}")

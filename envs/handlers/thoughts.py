@@ -1,4 +1,4 @@
-"""Thoughts of models that reason first: set apart before calls are looked for."""
+"""Thoughts of reasoning models: split off before calls are read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HEADER = "<|start|>assistant"  # of the message behind a thought's
 
 
 class SplitThought(NamedTuple):
-    """Message in two: its thought, and the rest, in which calls count."""
+    """Message split into its thought and the rest, in which calls count."""
 
     thought: str
     rest: str
@@ -38,14 +38,14 @@ class SplitThought(NamedTuple):
 
 
 def _may_think(text: str) -> bool:
-    """Whether one of the words stands in a text that every mark of a thought has; in no time."""
+    """Whether a text contains a word that every mark of a thought has; a fast test."""
     if ("<" in text and "think" in text) or "THINK]" in text or "[B" in text:
         return True
     return "|" in text and any(word in text for word in ("THINK", "channel", "to=self", "<|i"))
 
 
 def _opening(text: str) -> re.Match[str] | None:
-    """Return the first mark of a thought that begins a line."""
+    """Return the first mark at the beginning of a line that opens a thought."""
     mark = _OPENING.search(text)
     while mark and text[text.rfind("\n", 0, mark.start()) + 1 : mark.start()].strip():
         mark = _OPENING.search(text, mark.end())
@@ -53,12 +53,12 @@ def _opening(text: str) -> re.Match[str] | None:
 
 
 def without_thought(text: str) -> str:
-    """Return what a message says without its thought."""
+    """Return a message without its thought."""
     return _split(text)[1]
 
 
 def split_thought(text: str) -> SplitThought:
-    """Split the thought off a message, whoever opened it; an unclosed one reaches to the end.
+    """Split the thought off a message; an unclosed one reaches to the end.
 
     Marks inside a call, as in an argument's text, are none of a thought's.
     """

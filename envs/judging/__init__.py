@@ -1,1 +1,1 @@
-"""Verdicts: ground truths replayed, episodes judged."""
+"""Verdicts: replay of ground truths, judging of episodes."""

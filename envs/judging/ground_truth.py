@@ -37,7 +37,7 @@ def _look_away(session: ToolSession) -> None:
 
 
 class TruthPath(NamedTuple):
-    """Path of a ground truth, replayed call by call."""
+    """Ground truth replayed call by call: turns, and the tools' state hash at each call."""
 
     turns: tuple[TurnResults, ...]
     # of the tools' state, of each turn: before its first call and behind each; "" if not readable
@@ -45,7 +45,7 @@ class TruthPath(NamedTuple):
 
 
 def replay_path(task: Task, extra_tools: ExtraTools | None = None) -> TruthPath:
-    """Replay a task's ground truth on fresh tools; return its path.
+    """Replay a task's ground truth on fresh tools, with state hashes.
 
     Raises as `replay_ground_truth`.
     """
@@ -58,8 +58,8 @@ def replay_path(task: Task, extra_tools: ExtraTools | None = None) -> TruthPath:
             hashes.append("")
 
     turns = replay_ground_truth(task, extra_tools, add_hash)
-    each = iter(hashes)
-    return TruthPath(turns, tuple(tuple(islice(each, len(turn.results) + 1)) for turn in turns))
+    rest = iter(hashes)  # one before the first call of a turn, and one after each
+    return TruthPath(turns, tuple(tuple(islice(rest, len(turn.results) + 1)) for turn in turns))
 
 
 def replay_ground_truth(
@@ -86,7 +86,7 @@ def replay_ground_truth(
 def iter_ground_truth(
     task: Task, extra_tools: ExtraTools | None = None, look: Look = _look_away
 ) -> Iterator[LiveTurnResults]:
-    """Iterate over a task's ground truth, replayed lazily turn by turn.
+    """Replay a task's ground truth lazily, turn by turn.
 
     Raises as `replay_ground_truth`.
     """
@@ -104,7 +104,7 @@ def replay_turns(
     owner: str,
     look: Look = _look_away,
 ) -> Iterator[LiveTurnResults]:
-    """Replay turns of calls on fresh tools, yielding results and the tools' own states.
+    """Replay turns of calls on fresh tools; yield each turn's results and live states.
 
     look: is shown the tools before the first call of each turn and behind each.
     """
@@ -128,17 +128,17 @@ def replay_turns(
 
 
 def _copied(states: Mapping[str, Mapping[str, Any]], before: States) -> States:
-    """Return a private copy of all that is public.
+    """Copy the public attributes of states.
 
-    What the turn left equal is shared with the copy of the turn before.
+    Values that equal those of the copy `before` are shared with it.
     """
     memo: dict[int, Any] = {}
     copied: States = {}
     for name, attributes in states.items():
-        known = before.get(name, {})
+        previous = before.get(name, {})
         copied[name] = {
-            attribute: known[attribute]
-            if attribute in known and known[attribute] == value
+            attribute: previous[attribute]
+            if attribute in previous and previous[attribute] == value
             else snapshot(value, memo)
             for attribute, value in attributes.items()
             if attribute[:1] != "_"
@@ -147,7 +147,7 @@ def _copied(states: Mapping[str, Mapping[str, Any]], before: States) -> States:
 
 
 class GroundTruthCache:
-    """Cache of replayed ground truths, filled from the second request on. Threads may share it."""
+    """Thread-safe cache of replayed ground truths, filled from the second request on."""
 
     def __init__(self, max_truths: int = MAX_TRUTHS) -> None:
         self._max_truths = max_truths
@@ -159,7 +159,7 @@ class GroundTruthCache:
         self._lock = threading.Lock()
 
     def ground_truth(self, task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Turn]:
-        """Yield a task's ground truth, replayed or cached: each turn's results and states.
+        """Yield the results and states of each turn of a task's truth, replayed or cached.
 
         Each must be compared before the next is requested.
 

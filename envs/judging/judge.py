@@ -1,4 +1,4 @@
-"""judge(): BFCL's verdict on a whole answer, or on an episode: decoded, executed and checked.
+"""BFCL's verdict on an answer or an episode: decoded, executed and checked.
 
 The truth is replayed on a second set of tools, never on those of the answer: judging touches
 nothing that is judged.
@@ -48,7 +48,7 @@ def judge(
     extra_tools: ExtraTools | None = None,
     truth: Sequence[TurnResults] | None = None,
 ) -> Verdict:
-    """Judge one answer: return BFCL's verdict.
+    """Judge one answer and return BFCL's verdict.
 
     Single turn: `response` is the text ("prompting": a Python list of calls, or what the task's
     prompt variant asks for; "tool_call": JSON text of [{name: "<arguments as a JSON string>"}],
@@ -99,26 +99,26 @@ def _judge_multi_turn(
 
 
 def _judge_clarify(task: Task, response: Any, form: str) -> Verdict:
-    """Return the verdict on the messages of one turn, or on a text that asked nothing before."""
+    """Judge the messages of one turn, or a single text without questions."""
     turns = response if isinstance(response, list) else [[response]]
     texts = turns[0] if len(turns) == 1 and isinstance(turns[0], list) else turns
     handler = handler_for(task, form)
-    asked = [
-        each
-        for each in texts[:-1]
-        if not _decoded(handler, each) and not (isinstance(each, str) and bears_call(each))
+    questions = [
+        text
+        for text in texts[:-1]
+        if not _decoded(handler, text) and not (isinstance(text, str) and bears_call(text))
     ]
-    record = ClarifyRecord(_decoded(handler, texts[-1]) if texts else None, len(asked))
+    record = ClarifyRecord(_decoded(handler, texts[-1]) if texts else None, len(questions))
     return check(task, record, underscore_to_dot=form == "tool_call")
 
 
 def judge_turns(task: Task, turns: Sequence[TurnResults], truth: Sequence[TurnResults]) -> Verdict:
-    """Judge turns that were recorded: return the verdict, also of each turn by itself."""
+    """Judge recorded turns; the verdict includes which turns pass."""
     return check(task, turns, truth)
 
 
 def _calls_of_turn(task: Task, turn: Any, form: str) -> list[str | PlainCall]:
-    """Return one turn's calls to execute.
+    """Return one turn's call strings.
 
     Steps that do not decode, or decode to nothing, are dropped as in BFCL.
     """
@@ -135,7 +135,7 @@ def _calls_of_turn(task: Task, turn: Any, form: str) -> list[str | PlainCall]:
 
 
 def _last_message(task: Task, response: Any, form: str) -> Any:
-    """Return the last step that decodes to no call, or to nothing; None where every step calls."""
+    """Return the last step without calls; None if every step calls."""
     if isinstance(response, str):
         response = [[response]]
     if (
@@ -165,7 +165,7 @@ def _decoded(handler: Handler, text: Any) -> Any:
 
 
 class EpisodeJudge:
-    """Judge of episodes from their records, without executing a call again.
+    """Judge of episodes by their records; executes no calls again.
 
     Raises InfrastructureError where it cannot.
     """
@@ -175,7 +175,7 @@ class EpisodeJudge:
         self._paths: dict[str, TruthPath] = {}
 
     def verdict(self, state: EpisodeState, record: Any) -> Verdict | None:
-        """Return the verdict, official, on an ended episode; None for a task without answers.
+        """Return the official verdict on an ended episode; None for a task without answers.
 
         `record` is the last message as the single-turn checkers read it.
         """
@@ -195,7 +195,7 @@ class EpisodeJudge:
             return check(task, record)
 
     def turn_passes(self, state: EpisodeState, turn: int) -> bool:
-        """Whether a finished turn passes BFCL's check by itself, whatever came before."""
+        """Whether a finished turn passes BFCL's check, apart from earlier turns."""
         if not any(scored_turns(state.task)[turn : turn + 1]):
             return False
         if not state.task.is_multi_turn:
@@ -217,26 +217,26 @@ class EpisodeJudge:
         )
 
     def truth(self, task: Task) -> tuple[TurnResults, ...]:
-        """Return what a task's ground truth leaves behind, turn by turn.
+        """Return the turn results of a task's ground truth.
 
         Raises InfrastructureError where it cannot be replayed.
         """
         return self.path(task).turns
 
     def path(self, task: Task) -> TruthPath:
-        """Return the path of a task's ground truth, replayed once; raises as `truth`."""
+        """Return a task's ground truth replayed call by call, cached; raises as `truth`."""
         return bounded_memo(self._paths, task.id, lambda: replay_path(task, self._tools))
 
 
 def answers_to_questions(steps: Sequence[StepRecord], conversation: Sequence[Message]) -> list[str]:
-    """Return the answers to the questions of a turn, the user's."""
-    said = [str(each.get("content")) for each in conversation if each["role"] == "user"]
-    replies = said[len(said) - len(steps) :]  # one behind each step; the request comes before
+    """Return the user's answers to the questions of a turn."""
+    texts = [str(message.get("content")) for message in conversation if message["role"] == "user"]
+    replies = texts[len(texts) - len(steps) :]  # one behind each step; the request comes before
     return [text for step, text in zip(steps, replies, strict=True) if is_question(step)]
 
 
 def bounded_memo(memory: dict[str, Kept], key: str, make: Callable[[], Kept]) -> Kept:
-    """Return a value from a bounded memo (FIFO), made on the first call of its key."""
+    """Return a value from a bounded memo (FIFO), made on the first request of its key."""
     if key not in memory:
         while len(memory) >= TASKS_KEPT:
             del memory[next(iter(memory))]

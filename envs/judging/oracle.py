@@ -1,4 +1,4 @@
-"""Oracle: a task's ground truth as calls, for demonstrations, canaries and tests."""
+"""Oracle: calls of a task's ground truth, for demonstrations, canaries and tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OMITTED = ""  # BFCL's mark, among accepted values, for a parameter that may be 
 
 
 def oracle_calls(task: Task) -> list[list[Call]]:
-    """Return the oracle's calls, those of the ground truth, turn by turn; perhaps none in a turn.
+    """Return the calls of a task's ground truth by turn; a turn may have none.
 
     Single turn: of each parameter's accepted values the first one that is not the mark for "may be
     left out". A category without ground truth expects no call, except relevance, where the first
@@ -30,9 +30,7 @@ def oracle_calls(task: Task) -> list[list[Call]]:
     if task.ground_truth is None:
         called = task.functions[:1] if task.category.endswith("_relevance") else ()
         return [[Call(doc.name, {}) for doc in called]]
-    return [
-        [_expected(task, name, given) for each in task.ground_truth for name, given in each.items()]
-    ]
+    return [[_expected(task, *item) for call in task.ground_truth for item in call.items()]]
 
 
 def _expected(task: Task, name: str, accepted: Mapping[str, Any]) -> Call:
@@ -63,7 +61,8 @@ def parse_call_string(text: str, docs: Mapping[str, FunctionDoc]) -> Call:
         arguments = {
             key: ast.literal_eval(value) for key, value in zip(names, node.args, strict=False)
         }
-        arguments |= {str(each.arg): ast.literal_eval(each.value) for each in node.keywords}
+        for keyword in node.keywords:
+            arguments[str(keyword.arg)] = ast.literal_eval(keyword.value)
     except (ValueError, SyntaxError, KeyError) as error:
         raise ValueError(
             f"ground truth {text!r} cannot be written as one call of literals: {error}"
@@ -86,7 +85,7 @@ def _first(accepted: Any, omit: bool = False) -> Any:
 
 
 def unwrap_accepted_value(value: Any, *, omit: bool = False) -> Any:
-    """Unwrap an accepted value, whose dicts hold lists of accepted values in turn.
+    """Pick a value from an accepted one, in which dicts hold lists of accepted values.
 
     omit: without the keys that are left out first.
     """

@@ -1,4 +1,4 @@
-"""Strict verdict: what BFCL's leniency let pass.
+"""Strict verdict: finds the leniency of BFCL that an answer needed.
 
 Every leniency has an error type of its own, "strict:" and its name; the message says which step and
 what it was.
@@ -40,7 +40,7 @@ _FORMAT = re.compile(r"\b(?:YYYY|DD|HH:MM)\b")  # of a date or time, in a descri
 def arbitrary_call_fault(
     calls: Sequence[Call], functions: Sequence[FunctionDoc], question: str
 ) -> Fault | None:
-    """Return the fault of calls that are arbitrary rather than asked for, None if there is none.
+    """Return the fault of calls with arguments that the question does not ask for, or None.
 
     Arguments do not fit the docs (type, enum, a date without digits), one text serves for two of
     them or repeats most of the question where no query is taken, or they mention too little of it.
@@ -65,10 +65,10 @@ def arbitrary_call_fault(
         for name, value in call.arguments.items():
             if misfit := _misfit(value, documented[name]):
                 return _arbitrary(f"{call.name}: {name} is {misfit}")
-        texts = [each for each in call.arguments.values() if isinstance(each, str) and each]
+        texts = [value for value in call.arguments.values() if isinstance(value, str) and value]
         if len(set(texts)) < len(texts):
             return _arbitrary(f"{call.name}: one text for two parameters")
-        if any(_repeats(each, question) for each in texts) and not _takes_query(doc):
+        if any(_repeats(text, question) for text in texts) and not _takes_query(doc):
             return _arbitrary(f"{call.name}: a text repeats most of the question")
         if call.arguments and _mentions(call, question, docs) < _ENOUGH:
             return _arbitrary(f"{call.name}: its arguments say too little of the question")
@@ -76,13 +76,13 @@ def arbitrary_call_fault(
 
 
 def _repeats(text: str, question: str) -> bool:
-    """Whether a text of several words holds more than half of the question's."""
-    said, asked = _WORD.findall(text.casefold()), _WORD.findall(question.casefold())
-    return len(said) > _MAX_NAMED and len(Counter(said) & Counter(asked)) * 2 > len(set(asked))
+    """Whether a text of several words has more than half of the question's words."""
+    words, asked = _WORD.findall(text.casefold()), _WORD.findall(question.casefold())
+    return len(words) > _MAX_NAMED and len(Counter(words) & Counter(asked)) * 2 > len(set(asked))
 
 
 def _takes_query(doc: FunctionDoc) -> bool:
-    """Whether a function is asked in words: a parameter's name, or its own, says so."""
+    """Whether a function takes a query in words, by the names of it and its parameters."""
     names = (doc.name, *doc.parameters.get("properties", {}))
     return any(word in name.casefold() for name in names for word in _QUERY)
 
@@ -92,12 +92,12 @@ def _arbitrary(message: str) -> Fault:
 
 
 def _misfit(value: Any, declared: Mapping[str, Any]) -> str | None:
-    """Return why a value is none of its parameter; None where it may be one."""
+    """Return why a value does not fit its parameter; None if it may."""
     try:
-        given, expected, _ = prepare_python_argument(value, declared)
+        argument, expected, _ = prepare_python_argument(value, declared)
     except ValueError:  # a documented type that is none of ours
-        given, expected = value, object
-    if not isinstance(given, expected) and declared.get("type") != "any":
+        argument, expected = value, object
+    if not isinstance(argument, expected) and declared.get("type") != "any":
         return f"of type {type(value).__name__}"
     listed = declared.get("enum")
     if isinstance(listed, list) and listed and value not in listed and value != "":
@@ -107,7 +107,7 @@ def _misfit(value: Any, declared: Mapping[str, Any]) -> str | None:
 
 
 def _mentions(call: Call, question: str, functions: Iterable[str]) -> int:
-    """Return how much of the question the arguments of a call say, up to `_ENOUGH`.
+    """Count how much of the question the arguments of a call mention, up to `_ENOUGH`.
 
     A number, or a word with a capital in mid-sentence, counts two; any other word one, and a true
     flag that the question names.
@@ -116,29 +116,29 @@ def _mentions(call: Call, question: str, functions: Iterable[str]) -> int:
         question = re.sub(rf"\b{re.escape(name)}\b", " ", question)
     words = set(_WORD.findall(question.casefold())) - _SAMPLE
     names = {name.casefold() for name in re.findall(r"(?<=[a-z,] )[A-Z]\w+", question)}
-    told = set[str]()
+    mentioned = set[str]()
     count = 0
     for parameter, value in call.arguments.items():
         for leaf in _leaves(value):
             if leaf is True:
-                told |= {*_WORD.findall(parameter.replace("_", " ").casefold())} & words
+                mentioned |= {*_WORD.findall(parameter.replace("_", " ").casefold())} & words
             elif isinstance(leaf, bool) or leaf is None:
                 continue
             elif isinstance(leaf, int | float):
                 count += _ENOUGH * (str(leaf).removesuffix(".0") in words)
             else:
-                told |= {*_WORD.findall(str(leaf).casefold())} & words
+                mentioned |= {*_WORD.findall(str(leaf).casefold())} & words
                 # scripts that set no blanks between words
                 count += _ENOUGH * (not str(leaf).isascii() and str(leaf) in question)
-    told = {word for word in told if len(word) >= _MIN_LETTERS or word.isdigit()}
-    return count + sum(_ENOUGH if word in names or word.isdigit() else 1 for word in told)
+    mentioned = {word for word in mentioned if len(word) >= _MIN_LETTERS or word.isdigit()}
+    return count + sum(_ENOUGH if word in names or word.isdigit() else 1 for word in mentioned)
 
 
 def _leaves(value: Any) -> Iterable[Any]:
     if isinstance(value, Mapping):
-        return [leaf for each in value.values() for leaf in _leaves(each)]
+        return [leaf for item in value.values() for leaf in _leaves(item)]
     if isinstance(value, list | tuple):
-        return [leaf for each in value for leaf in _leaves(each)]
+        return [leaf for item in value for leaf in _leaves(item)]
     return [value]
 
 
@@ -148,7 +148,7 @@ _MAX_OBJECTS = 100  # of a text that are looked at for keys that stand twice
 
 
 def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -> Verdict:
-    """Return the strict verdict: the official one, or the first leniency that it relied on.
+    """Return the official verdict, or the first leniency that it relied on.
 
     Forgiven are, by the name after "strict:" and in this order:
     - `unread_calls`: calls that could not be read pass for an abstention where none is expected
@@ -194,7 +194,7 @@ def first_leniency_in_turn(task: Task, steps: Sequence[StepRecord], turn: int) -
 
 
 def _unread_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
-    """Return the fault of calls that pass for words where none is expected, or a question is."""
+    """Return the fault of unreadable calls in a message that should be words or a question."""
     for index, step in enumerate(steps):
         tried = step.error in UNREAD
         if not step.calls and step.error != "unread_call" and _is_refusal(task, _spoken(step)):
@@ -224,7 +224,7 @@ def _spoken(step: StepRecord) -> str:
 
 
 def _first_of_turns(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
-    """Return what calls had to be forgiven first, whatever they led to."""
+    """Return the first leniency that calls of any turn relied on."""
     rules: dict[str, Callable[[Task, StepRecord], bool]] = {
         "call_while_function_withheld": _calls_while_withheld,
         "call_in_empty_turn": _calls_in_empty_turn,
@@ -244,7 +244,7 @@ def _first_of_turns(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
 
 
 def _answer_fault(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
-    """Return what the values of a single-turn or agentic answer had to be forgiven."""
+    """Return the leniency that the values of a single-turn or agentic answer relied on."""
     kind = task.kind
     if kind == "agentic":
         last = next((_spoken(step) for step in reversed(steps) if not step.calls), "")
@@ -269,7 +269,7 @@ def _question_text(task: Task) -> str:
 
 
 def _withheld(task: Task, turn: int) -> set[str]:
-    """Return the functions that are not offered yet in a turn."""
+    """Return the functions that are not yet offered in a turn."""
     return {name for at, names in task.missed_functions.items() if at > turn for name in names}
 
 
@@ -283,7 +283,7 @@ def _expected(task: Task, turn: int) -> set[str]:
 
 
 def function_of(call: str) -> str:
-    """Return the function that a call string calls."""
+    """Return the function name of a call string."""
     return call.partition("(")[0].strip()
 
 
@@ -308,7 +308,7 @@ def _calls_what_is_not_offered(task: Task, step: StepRecord) -> bool:
 
 
 def _nested_names(text: str) -> list[str]:
-    """Return the functions that are called inside the arguments of an executed call."""
+    """Return the functions called inside the arguments of an executed call."""
     if text.count("(") < 2:
         return []
     try:
@@ -359,7 +359,7 @@ def _is_leniently_read(task: Task, step: StepRecord) -> bool:
 
 
 def _python_source(step: StepRecord) -> str | None:
-    """Return the Python that a step's calls were read from; None where it was another form.
+    """Return the Python source of a step's calls; None if they had another form.
 
     What reads as the same calls in Python is Python, whatever marks of other forms stand in it.
     """
@@ -385,7 +385,7 @@ def _tree(text: str) -> list[str]:
 
 
 def _repeats_a_key(text: str) -> bool:
-    """Whether a JSON object in a text has a key twice; arguments may be objects within a string."""
+    """Whether a JSON object in a text, or in a string within it, has a key twice."""
     repeated = False
 
     def read(pairs: list[tuple[str, Any]]) -> None:

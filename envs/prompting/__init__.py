@@ -1,1 +1,1 @@
-"""Prompts and tool schemas that a model is shown of a task."""
+"""Prompts and tool schemas of tasks."""

@@ -1,4 +1,4 @@
-"""A compact prompt beside BFCL's own.
+"""Compact prompt, an alternative to BFCL's.
 
 Function docs as Python-like signatures, in a fifth (multi-turn) to a half (live) of the tokens.
 
@@ -62,7 +62,7 @@ def _function(doc: FunctionDoc) -> str:
 
 
 def _parameters(properties: Mapping[str, Any], required: Any, indent: str) -> list[str]:
-    """Return a line for each parameter, those inside dictionaries deeper.
+    """Return a line for each parameter; those of nested dictionaries are indented.
 
     Where no doc says what is required, all are.
     """

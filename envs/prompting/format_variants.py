@@ -1,4 +1,4 @@
-"""System prompts of BFCL's 26 prompt configurations: its parts and tags, in our own words.
+"""System prompts of BFCL's 26 prompt configurations, reworded.
 
 Parts: who the model is, its task, the form of calls, turns, the functions. Plain text joins the
 first two; Markdown puts a heading over each but the first. BFCL says how turns go on even where
@@ -34,7 +34,7 @@ def load_prompt_wording() -> Mapping[str, Any]:
 
 
 def format_instructions(handler_name: str) -> str | None:
-    """Return the format instructions of a handler, how to write calls; None without any."""
+    """Return a handler's instructions on how to write calls; None if it has none."""
     if handler_name.startswith("bfcl_"):
         name = handler_name.removeprefix("bfcl_").removesuffix("_tagged")
         return variant_format_instructions(
@@ -45,7 +45,7 @@ def format_instructions(handler_name: str) -> str | None:
 
 
 def variant_format_instructions(variant: PromptVariant) -> str:
-    """Return the format instructions of a prompt variant: how to write calls."""
+    """Return a prompt variant's instructions on how to write calls."""
     words = load_prompt_wording()
     skeleton = words["return_formats"][variant.return_format]
     if variant.tagged:
@@ -102,7 +102,7 @@ def _xml(doc: FunctionDoc) -> str:
 
 
 def _xml_param(name: str, schema: Mapping[str, Any], required: Any, depth: int) -> Iterator[str]:
-    """Yield the lines of one parameter; where no doc says what is required, everything is."""
+    """Yield the XML lines of one parameter; without a list of required ones, all are required."""
     indent, kind = "  " * depth, schema.get("type", "string")
     items = schema.get("items") or schema.get("additionalProperties")
     kind = f"{kind}[{items['type']}]" if isinstance(items, dict) and "type" in items else kind
@@ -120,8 +120,8 @@ def _xml_param(name: str, schema: Mapping[str, Any], required: Any, depth: int) 
     yield f"{indent}  <desc>{escape(_description(schema))}</desc>"
     if inner := schema.get("properties"):
         yield f"{indent}  <params>"
-        for key, each in inner.items():
-            yield from _xml_param(key, each, schema.get("required"), depth + 2)
+        for key, field in inner.items():
+            yield from _xml_param(key, field, schema.get("required"), depth + 2)
         yield f"{indent}  </params>"
     yield f"{indent}</param>"
 
@@ -141,8 +141,8 @@ def _python_param(name: str, schema: Mapping[str, Any], depth: int) -> Iterator[
     yield (
         f"{'    ' * depth}{name} ({_python_type(schema)}{default}): {_quoted(_description(schema))}"
     )
-    for key, each in (schema.get("properties") or {}).items():
-        yield from _python_param(key, each, depth + 1)
+    for key, parameter in (schema.get("properties") or {}).items():
+        yield from _python_param(key, parameter, depth + 1)
 
 
 def _python_type(schema: Mapping[str, Any]) -> str:

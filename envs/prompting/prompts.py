@@ -1,4 +1,4 @@
-"""Prompt of a task, turn by turn, laid out as BFCL does, and OpenAI schemas of its tools.
+"""Prompt of a task by turns, laid out as in BFCL, and OpenAI schemas of its tools.
 
 BFCL's layout: one system text (task, output form, docs as JSON indented by 4), put before a task's
 own system message; results as ONE user message, the Python repr of a list of {"role": "tool",
@@ -65,7 +65,7 @@ _DOCS = "The functions you may call, as JSON:"
 
 
 def docs_for_prompt(functions: Sequence[FunctionDoc], category: str) -> list[FunctionDoc]:
-    """Return docs for the prompt, functions' as BFCL shows them; the checkers use the originals.
+    """Return function docs for the prompt, as BFCL changes them; checkers use the originals.
 
     Each description names the syntax; for Java and JavaScript every parameter becomes a string that
     holds source text, its true type (and that of its items) told in words.
@@ -100,7 +100,7 @@ def _as_source_text(parameters: Mapping[str, Any], language: str) -> dict[str, A
 def system_prompt(
     functions: Sequence[FunctionDoc], handler: object, *, many_turns: bool, style: str = "bfcl"
 ) -> str:
-    """Return the system prompt: the task, the handler's form of calls, and the docs in a style.
+    """Return the system prompt: task, form of calls, and function docs in a style.
 
     "bfcl" writes docs as JSON, "compact" as signatures. The handler of a prompt variant has BFCL's
     text of that configuration.
@@ -121,7 +121,7 @@ def system_prompt(
 
 
 def _form_by_example(handler: object) -> str | None:
-    """Return how calls of a form in the table are asked for; None for other handlers."""
+    """Return an instruction with an example of a table form; None for other handlers."""
     if not isinstance(handler, FormCalls):
         return None
     example = Call("first_function", {"name1": "value1", "name2": "value2"})
@@ -146,7 +146,7 @@ def _compact_instructions(functions: Sequence[FunctionDoc], form: str, many_turn
 
 
 class PromptStyle(NamedTuple):
-    """Style of a prompt: how its system text, and docs that come later, are written."""
+    """Style of a prompt: functions that write the system text and later docs."""
 
     instructions: Callable[[Sequence[FunctionDoc], str, bool], str]
     """(functions, form of calls, whether there are many turns) -> the system text."""
@@ -168,12 +168,12 @@ def tool_messages(executed: Sequence[str], results: Sequence[str]) -> list[Messa
 
 
 def results_message(step: StepRecord) -> str:
-    """Return the results message of a step, one text, for a model without a tool role."""
+    """Return a step's results as one text, for a model without a tool role."""
     return repr(tool_messages(step.executed, step.results)) if step.executed else ""
 
 
 def held_out_functions_message(functions: Sequence[FunctionDoc], style: str = "bfcl") -> str:
-    """Return the message of held-out functions, by which the user offers them."""
+    """Return the user message that offers held-out functions."""
     return f"{PROMPT_STYLES[style].docs(functions)}\n{MORE_FUNCTIONS}"
 
 
@@ -183,7 +183,7 @@ def join_contents(messages: Sequence[Message]) -> str:
 
 
 def unreadable_message(complaint: str) -> str:
-    """Return the message that answers unreadable calls, where they may be repeated."""
+    """Return the reply to unreadable calls, if the agent may try again."""
     return (
         f"Your message could not be read as function calls: {complaint}. Nothing was executed. "
         "Write the calls again."
@@ -210,7 +210,7 @@ _KEPT = tuple("description enum default format minimum maximum minItems maxItems
 
 
 def to_openai_tool(doc: FunctionDoc) -> dict[str, Any]:
-    """Convert a function doc to an OpenAI tool, fresh.
+    """Convert a function doc to an OpenAI tool schema.
 
     Dots in its name stay (an API that forbids them renames).
 
@@ -225,12 +225,12 @@ def to_openai_tool(doc: FunctionDoc) -> dict[str, Any]:
 
 
 def to_json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a parameter to JSON Schema, as BFCL describes it, nested ones included; fresh.
+    """Convert BFCL's doc of a parameter to JSON Schema, nested parameters included.
 
     What JSON Schema does not know (`optional`, a `required` that is no list) is left out.
     """
-    known = JSON_TYPES.get(str(schema.get("type", "")))
-    result: dict[str, Any] = {} if known is None else {"type": known}
+    json_type = JSON_TYPES.get(str(schema.get("type", "")))
+    result: dict[str, Any] = {} if json_type is None else {"type": json_type}
     result.update((key, copy.deepcopy(schema[key])) for key in _KEPT if key in schema)
     if isinstance(properties := schema.get("properties"), Mapping):
         result["properties"] = {
@@ -248,7 +248,7 @@ def to_json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class TaskPrompt:
-    """Prompt of one task: messages, tools and functions of each turn, always fresh."""
+    """Prompt of one task: fresh messages, tools and functions of each turn."""
 
     def __init__(self, task: Task, handler: object, style: str = "bfcl") -> None:
         self._style = style
@@ -299,7 +299,7 @@ class TaskPrompt:
         return [*messages, *copy.deepcopy(list(self._question[turn]) if self._question else [])]
 
     def functions(self, turn: int) -> Sequence[FunctionDoc]:
-        """Return the functions offered in a turn, their docs, without those still held out."""
+        """Return the docs of the functions offered in a turn, without those held out."""
         return self._offered(turn)
 
     def _hidden(self, turn: int) -> frozenset[str]:

@@ -1,1 +1,1 @@
-"""Python source, parsed and evaluated without eval."""
+"""Parsing and evaluation of Python source without eval."""

@@ -71,7 +71,7 @@ _VALUE, _WIDE_VALUE = 100, 1000  # what a value weighs that a format writes out
 
 
 class Evaluator:
-    """Evaluator of Python expressions within a size budget, for the arguments of one text.
+    """Evaluator of the Python expressions of one text within a size budget.
 
     `call` resolves a callee node to what may be called; it raises where nothing may be.
     """
@@ -89,11 +89,11 @@ class Evaluator:
 
     @property
     def is_nested(self) -> bool:
-        """Whether the evaluated node is nested: a part of the text's expression, not all of it."""
+        """Whether the evaluated node is part of a larger expression."""
         return self._depth > 1
 
     def value(self, node: ast.expr) -> Any:
-        """Return the value of an expression node; errors are Python's own, or LimitExceeded."""
+        """Evaluate an expression node; raises Python's errors, or LimitExceeded."""
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
             raise TypeError(
@@ -156,16 +156,16 @@ class Evaluator:
 
     def _boolop(self, node: ast.BoolOp) -> Any:
         result = None
-        for each in node.values:
-            result = self.value(each)
+        for operand in node.values:
+            result = self.value(operand)
             if bool(result) is isinstance(node.op, ast.Or):
                 break
         return result
 
     def _compare(self, node: ast.Compare) -> Any:
         left, result = self.value(node.left), True
-        for op, each in zip(node.ops, node.comparators, strict=True):
-            right = self.value(each)
+        for op, operand in zip(node.ops, node.comparators, strict=True):
+            right = self.value(operand)
             self.charge(value_size((left, right), self.left))
             result = _COMPARISONS[type(op)](left, right)
             if not result:
@@ -194,7 +194,7 @@ class Evaluator:
         return function(*positional, **keywords)
 
     def with_size_charge(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a built-in with a charge for its arguments' size, made before it runs."""
+        """Wrap a built-in so that it charges its arguments' size before it runs."""
 
         def run(*positional: Any, **keywords: Any) -> Any:
             weight = sum(map(value_size, (*positional, *keywords.values())))
@@ -207,7 +207,7 @@ class Evaluator:
         return run
 
     def charge(self, weight: int) -> None:
-        """Charge the size budget; raises LimitExceeded where too little is left."""
+        """Charge the size budget; raises LimitExceeded if it is used up."""
         if weight > self.left:
             self.left = 0  # weighing took its time, too
             raise LimitExceeded("the result would be too large")
@@ -215,7 +215,7 @@ class Evaluator:
 
 
 def resolve_allowed_builtin(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
-    """Return the allowed builtin, a function, that a callee names.
+    """Return the allowed built-in function that a callee names.
 
     Raises what Python raises for an unknown or uncallable one.
     """
@@ -225,7 +225,7 @@ def resolve_allowed_builtin(node: ast.expr, evaluator: Evaluator) -> Callable[..
 
 
 def result_size_bound(op: type[ast.operator], left: Any, right: Any) -> int:
-    """Return a bound of the result's size, that of `left op right`, not computing it.
+    """Return an upper bound of the size of `left op right` without computing it.
 
     Raises LimitExceeded over MAX_BITS.
     """
@@ -251,6 +251,6 @@ def result_size_bound(op: type[ast.operator], left: Any, right: Any) -> int:
             raise LimitExceeded(
                 "formats with a width of four digits, or a given one, are not computed"
             )
-        each = _WIDE_VALUE if _WIDE_FIELD.search(template) else _VALUE
-        return value_size(left) * (1 + value_size(right)) + each * template.count("%")
+        field_size = _WIDE_VALUE if _WIDE_FIELD.search(template) else _VALUE
+        return value_size(left) * (1 + value_size(right)) + field_size * template.count("%")
     return value_size(left) + value_size(right)

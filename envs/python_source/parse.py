@@ -1,4 +1,4 @@
-"""Parser of Python source text, size-limited and thread-safe; nothing is run.
+"""Size-limited, thread-safe parser of Python source; it executes no code.
 
 Building a syntax tree takes most of the time of a verdict, and nearly all calls need none: one
 pattern says whether a text is plain, another finds its parts. Whatever is not plain (escapes,
@@ -52,11 +52,11 @@ if hasattr(os, "register_at_fork"):
 
 
 class SourceTooLarge(ValueError):
-    """Source too large for the parser's limits."""
+    """Error of a source that exceeds the parser's limits."""
 
 
 def is_small_source(*sources: str) -> bool:
-    """Whether the source is small enough to be parsed, by its tokens; of several texts all."""
+    """Whether all sources of a text are small enough to be parsed, by their tokens."""
     return (
         sum(map(len, sources)) <= MAX_TOKENS
         or sum(len(_TOKEN.findall(source)) for source in sources) <= MAX_TOKENS
@@ -64,7 +64,7 @@ def is_small_source(*sources: str) -> bool:
 
 
 def require_small_source(*sources: str) -> None:
-    """Require a small source: SourceTooLarge unless the sources of one text can be parsed."""
+    """Raise SourceTooLarge unless the sources of a text can be parsed."""
     if not is_small_source(*sources):
         raise SourceTooLarge(
             f"the source has more than {MAX_TOKENS} words and marks, which are not read"
@@ -77,7 +77,7 @@ def require_small_source(*sources: str) -> None:
 def parse_expression(
     source: str, filename: str = "<unknown>", *, compiled: bool = False
 ) -> ast.expr:
-    r"""Parse an expression of Python to its tree.
+    r"""Parse a Python expression to its tree.
 
     Raises SyntaxError, ValueError, RecursionError or MemoryError, as `ast.parse`.
 
@@ -99,7 +99,7 @@ def parse_expression(
 
 
 def _untroubled(parse: Callable[[], Tree]) -> Tree:
-    """Return what `parse` does, tried again where another thread's parsing came between."""
+    """Call `parse`, again if another thread's parsing interfered."""
     for _ in range(_TRIES - 1):
         with suppress(SystemError):
             return parse()
@@ -110,7 +110,7 @@ MAX_CACHED_CHARS = 1000  # of a call string whose tree is kept
 
 
 def parse_expression_cached(source: str) -> ast.expr:
-    """Parse an expression of Python, cached: the tree is shared and never to be changed.
+    """Parse a Python expression, cached: the tree is shared and must not be changed.
 
     Raises Python's SyntaxError.
     """
@@ -127,9 +127,9 @@ def _tree(source: str) -> ast.expr:
 
 
 def _is_unusual(node: ast.AST) -> bool:
-    """Whether the interpreter may refuse, behind its parser, what holds this node."""
+    """Whether the interpreter may reject this node after parsing it."""
     if isinstance(node, ast.Call):
-        names = [each.arg for each in node.keywords]
+        names = [keyword.arg for keyword in node.keywords]
         return len(names) != len(set(names))
     return isinstance(
         node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr | ast.Starred | ast.Lambda
@@ -166,7 +166,7 @@ _PLAIN_CHARS = 20_000  # each of them may become ten in a call string
 
 
 def parse_plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
-    """Parse plain calls, a list of literals alone, to [{name: {parameter: value}}]; else None.
+    """Parse a list of calls with literal arguments to a record; None for anything else.
 
     None for anything else, and for what is too large.
     """
@@ -189,7 +189,7 @@ def parse_plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
 
 
 class PlainCall(NamedTuple):
-    """Plain call, whose arguments are literals; whoever executes it owns their values."""
+    """Call with literal arguments; its executor owns their values."""
 
     name: str
     positional: Sequence[Any]
@@ -199,7 +199,7 @@ class PlainCall(NamedTuple):
 def plain_calls_or_none(
     text: str, calls: Sequence[Mapping[str, Mapping[Any, Any]]]
 ) -> list[PlainCall] | None:
-    """Return a text's executable plain calls; None where they would be read otherwise.
+    """Return a text's plain calls for execution; None if BFCL would read it otherwise.
 
     A bracket inside a string is nothing plain: before one the executor takes names for functions.
     Nor is a dict, which may be taken for a call; nor what is long, for its call strings may be too
@@ -211,16 +211,16 @@ def plain_calls_or_none(
 
 
 def parse_plain_call(text: str) -> PlainCall | None:
-    """Parse a plain call, the string `f(1, a='x')`, for execution; None for anything else.
+    """Parse one call `f(1, a='x')` with literal arguments; None for anything else.
 
     A bracket inside a string is nothing plain, as in `plain_calls_or_none`.
     """
-    found = _ONE_CALL.fullmatch(text) if text.count("(") == 1 else None
-    if found is None:
+    match = _ONE_CALL.fullmatch(text) if text.count("(") == 1 else None
+    if match is None:
         return None
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
-    for name, source in _ARGUMENTS.findall(text, found.end(1)):
+    for name, source in _ARGUMENTS.findall(text, match.end(1)):
         value = source[1:-1] if source[0] in "'\"" else _value(source)
         if name:
             if name in _RESERVED or name in keywords:
@@ -230,7 +230,7 @@ def parse_plain_call(text: str) -> PlainCall | None:
             return None
         else:
             positional.append(value)
-    return PlainCall(found[1], positional, keywords)
+    return PlainCall(match[1], positional, keywords)
 
 
 def _value(source: str) -> Any:

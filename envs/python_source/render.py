@@ -8,7 +8,7 @@ from typing import Any
 
 
 def render_call(name: str, arguments: Mapping[Any, Any]) -> str:
-    """Render a call as the string BFCL executes, `name(k=repr(v), ...)`, of decoded arguments.
+    """Render a call as the string that BFCL executes, `name(k=repr(v), ...)`.
 
     BFCL's one surprise: a dict whose values are all dicts is taken for a nested call, and the other
     dicts' keys are put between quotes as they are. An empty dict, on which BFCL fails, is written
@@ -20,14 +20,14 @@ def render_call(name: str, arguments: Mapping[Any, Any]) -> str:
 def _argument(value: Any) -> str:
     if not isinstance(value, dict) or not value:
         return repr(value)
-    if all(isinstance(each, dict) for each in value.values()):
+    if all(isinstance(item, dict) for item in value.values()):
         name, arguments = next(iter(value.items()))
         return render_call(name, arguments)
-    return "{" + ", ".join(f"'{key}': {_argument(each)}" for key, each in value.items()) + "}"
+    return "{" + ", ".join(f"'{key}': {_argument(item)}" for key, item in value.items()) + "}"
 
 
 def python_literal(value: Any) -> str:
-    """Return the Python literal of a value, its source; ValueError where there is none."""
+    """Return a value as a Python literal; ValueError if it has none."""
     match value:
         case None | bool() | int() | str() | bytes():
             return repr(value)
@@ -43,7 +43,7 @@ def python_literal(value: Any) -> str:
             return (
                 "{"
                 + ", ".join(
-                    f"{python_literal(key)}: {python_literal(each)}" for key, each in value.items()
+                    f"{python_literal(key)}: {python_literal(item)}" for key, item in value.items()
                 )
                 + "}"
             )
@@ -63,7 +63,7 @@ _LONG = 32  # items, from which on those of one kind are counted at once
 
 
 class LimitExceeded(ValueError):
-    """Limit exceeded by a value: too large to compute, pass on or show."""
+    """Error of a value too large to compute, pass on or display."""
 
 
 def value_size(value: Any, most: int = MAX_WEIGHT) -> int:
@@ -84,16 +84,13 @@ def value_size(value: Any, most: int = MAX_WEIGHT) -> int:
 
 
 def nesting_depth(value: Any) -> int:
-    """Return the nesting depth of a value's containers.
-
-    0 for what is no container.
-    """
+    """Return the nesting depth of a value's containers; 0 for a scalar."""
     pending, visited, deepest = [iter((value,))], set[int](), 0
     while pending:
-        for each in pending[-1]:
-            if isinstance(each, _CONTAINERS) and id(each) not in visited:
-                visited.add(id(each))
-                pending.append(iter(each.values() if isinstance(each, dict) else each))
+        for item in pending[-1]:
+            if isinstance(item, _CONTAINERS) and id(item) not in visited:
+                visited.add(id(item))
+                pending.append(iter(item.values() if isinstance(item, dict) else item))
                 deepest = max(deepest, len(pending) - 1)
                 break
         else:
@@ -102,27 +99,27 @@ def nesting_depth(value: Any) -> int:
 
 
 def require_shallow_arguments(tool: Any, arguments: tuple[Any, ...]) -> None:
-    """Require copyable arguments: LimitExceeded for ones nested too deep, once stored."""
+    """Raise LimitExceeded for arguments nested too deep to copy once a tool stores them."""
     nesting = nesting_depth(arguments)
     if nesting > 1 and nesting + nesting_depth(getattr(tool, "__dict__", {})) > MAX_NESTED:
         raise LimitExceeded(f"tools hold no values nested deeper than {MAX_NESTED}")
 
 
 def _left(items: Iterable[Any], left: int, path: set[int]) -> int:
-    """Return what is left of an allowance behind the items.
+    """Subtract the items' size from an allowance.
 
-    Raises LimitExceeded where too little was.
+    Raises LimitExceeded if it is too small.
     """
-    for each in items:
-        kind = type(each)
+    for item in items:
+        kind = type(item)
         if kind is str:
-            left -= 1 + len(each) // CHARS_PER_WEIGHT
+            left -= 1 + len(item) // CHARS_PER_WEIGHT
         elif kind is int:
-            left -= 1 + each.bit_length() // BITS_PER_WEIGHT
-        elif isinstance(each, _CONTAINERS) and id(each) not in path:
-            left = _left_behind(each, left - 1, path)
-        elif isinstance(each, str | bytes):
-            left -= 1 + len(each) // CHARS_PER_WEIGHT
+            left -= 1 + item.bit_length() // BITS_PER_WEIGHT
+        elif isinstance(item, _CONTAINERS) and id(item) not in path:
+            left = _left_behind(item, left - 1, path)
+        elif isinstance(item, str | bytes):
+            left -= 1 + len(item) // CHARS_PER_WEIGHT
         else:
             left -= 1
         if left < 0:
@@ -143,7 +140,7 @@ def _left_behind(container: Any, left: int, path: set[int]) -> int:
 
 
 def _of_one_kind(items: Collection[Any]) -> int | None:
-    """Return what many atoms of one kind weigh; None for all else."""
+    """Return the size of many atoms of one type; None for other items."""
     kinds = {*map(type, items)}
     if kinds == {str}:
         return len(items) + sum(map(len, items)) // CHARS_PER_WEIGHT

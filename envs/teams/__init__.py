@@ -1,4 +1,4 @@
-"""Teams: the roles of one conversation, read from a small file."""
+"""Teams: roles of one conversation, read from a small file."""
 
 from fctncalling.envs.teams.team import BUILT_IN_TEAMS, Team, TeamError, TeamRole, load_team
 

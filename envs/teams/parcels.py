@@ -1,4 +1,4 @@
-"""Parcels: tasks of which no half of the knowledge is enough.
+"""Parcel tasks: the knowledge is split between roles, and each half alone is not enough.
 
 A parcel goes to the city where a person lives, in the box that a thing needs. Addresses and boxes
 are two pieces of knowledge, drawn anew for each task: whoever has only one of them can guess the
@@ -41,7 +41,7 @@ SEND = FunctionDoc(
 def parcel_tasks(
     split: str, count: int, *, seed: int = 0, table_size: int = TABLE_SIZE
 ) -> list[Task]:
-    """Return parcel tasks, the first `count` of a split, the same ones everywhere.
+    """Return the first `count` parcel tasks of a split, the same on every machine.
 
     None of one split is in the other. `table_size`, 1 to 8: rows of each half of the knowledge;
     with 1 a role has to say what it knows, with more to find it first.
@@ -71,7 +71,7 @@ def _parcel_task(split: str, number: int, seed: int, size: int) -> Task:
 
 
 def _drawn(generator: np.random.Generator, words: Sequence[str], count: int) -> list[str]:
-    """Return some of the words at random, none of them twice."""
+    """Draw distinct words at random."""
     return [words[int(index)] for index in generator.permutation(len(words))[:count]]
 
 

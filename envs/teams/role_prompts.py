@@ -1,4 +1,4 @@
-"""Prompts of roles: the functions that each may call, its instructions and what it knows."""
+"""Prompts of roles: the functions that each may call, its instructions and its knowledge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ YOUR_TURN: Message = {"role": "user", "content": "Your turn."}
 
 
 class RoleViews:
-    """Role views of a conversation: the unread messages of each role."""
+    """Unread messages of each role of a conversation."""
 
     def __init__(self, roles: Mapping[str, TeamRole]) -> None:
         self._roles = roles
@@ -43,13 +43,13 @@ class RoleViews:
         self.deliver(role, [{"role": "user", "content": f"{role}: {text}"}], writer=role)
 
     def take_unread(self, role: str) -> list[Message]:
-        """Take a role's unread messages; never none, as chat templates want a message."""
+        """Return a role's unread messages, at least one, as chat templates need a message."""
         messages, self._unread[role] = self._unread[role], []
         return messages or [dict(YOUR_TURN)]
 
 
 def _for_role(role: TeamRole, message: Message) -> Message:
-    """Return a message's copy with those of its tools that the role may call."""
+    """Copy a message with only those tools that the role may call."""
     message = copy.deepcopy(message)
     offered = message.pop("tools", ())
     if tools := [tool for tool in offered if role.may_call(tool["function"]["name"])]:
@@ -58,7 +58,7 @@ def _for_role(role: TeamRole, message: Message) -> Message:
 
 
 class RolePrompts:
-    """Prompts of tasks as each role sees them, cached."""
+    """Prompts of tasks for each role, cached."""
 
     def __init__(self, handler: Handler, style: str) -> None:
         self.handler = handler
@@ -66,7 +66,7 @@ class RolePrompts:
         self._prompts: dict[str, TaskPrompt] = {}
 
     def instructions(self, task: Task, role: TeamRole) -> str:
-        """Return a role's instructions on calls and functions; empty if it calls nothing."""
+        """Return a role's instructions on calls and functions; "" if it calls no tools."""
         return self._prompt(task, role).system if role.calls_tools else ""
 
     def tools(self, task: Task, turn: int, role: TeamRole) -> list[dict[str, Any]]:
@@ -85,7 +85,7 @@ class RolePrompts:
 def with_role_system_message(
     role: TeamRole, task: Task, messages: Sequence[Message]
 ) -> list[Message]:
-    """Return messages with the role's system message in front."""
+    """Return messages preceded by the role's system message."""
     knowledge = task.extra.get("knowledge", {})
     parts = [role.instructions] if role.instructions else []
     parts += [f"{name}: {knowledge[name]}" for name in role.knows if name in knowledge]
@@ -97,20 +97,20 @@ def with_role_system_message(
 
 
 def initial_team_state(team: Team, task: Task) -> str:
-    """Return the initial state of a team for a central critic: what each role is told at first.
+    """Return a team's initial state for a central critic: the system text of each role.
 
     For a central critic.
     """
-    told = [(role.name, with_role_system_message(role, task, ())) for role in team.roles.values()]
+    views = [(role.name, with_role_system_message(role, task, ())) for role in team.roles.values()]
     return "\n".join(
         f"{name}: {messages[0]['content']}"
-        for name, messages in told
+        for name, messages in views
         if messages[0]["role"] == "system"
     )
 
 
 def team_observation(messages: Sequence[Message]) -> str:
-    """Join messages to a team observation, results as FunctionCallingEnv shows them."""
+    """Join messages to an observation; results are formatted as in FunctionCallingEnv."""
     texts = []
     for is_result, group in groupby(messages, lambda message: message["role"] == "tool"):
         members = list(group)
@@ -119,13 +119,13 @@ def team_observation(messages: Sequence[Message]) -> str:
 
 
 def common_info(info: dict[str, Any]) -> dict[str, Any]:
-    """Return the common `info`: the environment's fields that are the same for all roles."""
+    """Return the fields of the environment's `info` that are the same for all roles."""
     own = ("tools", "instructions", "turn", "stop", "continuation", "observation_bytes_cut")
     return {key: value for key, value in info.items() if key not in own}
 
 
 def _of_role(task: Task, role: TeamRole) -> Task:
-    """Return a task with the functions of a role alone."""
+    """Return a task with only the functions of a role."""
     return replace(
         task,
         functions=[doc for doc in task.functions if role.may_call(doc.name)],
@@ -137,7 +137,7 @@ def _of_role(task: Task, role: TeamRole) -> Task:
 
 
 class DraftMessage(NamedTuple):
-    """Draft message, which waits for another role's approval."""
+    """Message that waits for another role's approval."""
 
     position: int
     text: str
@@ -145,7 +145,7 @@ class DraftMessage(NamedTuple):
 
 @dataclass
 class TeamConversation:
-    """Conversation of a team in one episode: whose turn it is, drafts, views and log."""
+    """Conversation of a team in one episode: role in turn, drafts, views and log."""
 
     team: Team
     views: RoleViews
@@ -160,7 +160,7 @@ class TeamConversation:
 
     @property
     def role(self) -> str:
-        """Name of the role whose turn it is."""
+        """Name of the role in turn."""
         return self.team.turn_order[self.position]
 
     def share_message(self, text: str) -> None:
@@ -172,13 +172,13 @@ class TeamConversation:
         self.position = (self.position + 1) % len(self.team.turn_order)
 
     def begin_turn(self, turn: int) -> None:
-        """Begin a turn of the user, the next, with the first role of the turn order."""
+        """Begin the user's next turn with the first role of the turn order."""
         self.turn = turn
         self.position = 0
         self.num_messages = 0
         self.draft = None
 
     def count_message(self) -> bool:
-        """Count a message that reached no environment; return whether it is one too many."""
+        """Count a message that did not reach the environment; return whether it is one too many."""
         self.num_messages += 1
         return self.num_messages > self.team.max_messages

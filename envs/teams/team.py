@@ -1,4 +1,4 @@
-"""Team: roles, what each sees, knows and calls, and the order in which they speak."""
+"""Team: its roles with views, knowledge and tools, and the order in which they speak."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RoleRewards:
 
 @dataclass(frozen=True)
 class TeamRole:
-    """Role of a team: its instructions, whose messages it sees, what it knows and may call.
+    """Role of a team: instructions, visible messages, knowledge and tools.
 
     `sees`: "user", "tool" (results of the others' calls) and names of roles. A role's own messages
     and the results of its own calls are always in its view. `knows`: names of the pieces of
@@ -55,7 +55,7 @@ class TeamRole:
 
     @property
     def calls_tools(self) -> bool:
-        """Whether the role calls tools: may call any."""
+        """Whether the role may call any tool."""
         return self.tools is None or bool(self.tools)
 
     def may_call(self, function: str) -> bool:
@@ -65,19 +65,19 @@ class TeamRole:
 
 @dataclass(frozen=True)
 class ForwardingRule:
-    """Passing rule: a role's message is passed on if it contains a word, or always."""
+    """Rule that passes a role's message on if it contains a word, or always."""
 
     role: str
     word: str = ""
 
     def applies(self, role: str, text: str) -> bool:
-        """Whether the rule applies: this message of this role is passed on."""
+        """Whether this message of this role is passed on."""
         return role == self.role and self.word in text
 
 
 @dataclass(frozen=True)
 class Team:
-    """Team: the roles of one conversation and the order in which they speak.
+    """Roles of one conversation and the order in which they speak.
 
     `turn_order` is a cycle that begins anew with each turn of the user. A role keeps its turn while
     its calls are answered; a message without calls hands on. `answer`: whose message without calls
@@ -95,11 +95,11 @@ class Team:
 
     @property
     def has_role_rewards(self) -> bool:
-        """Whether some role has a reward of its own, other than the team's."""
+        """Whether some role has rewards other than the team's."""
         return any(role.rewards != RoleRewards() for role in self.roles.values())
 
     def rewards_info(self, reward: float, spoke: str, erred: str | None) -> dict[str, Any]:
-        """Return the rewards info, its field "rewards": the reward of each role, where they differ.
+        """Return {"rewards": reward of each role} if they differ, else {}.
 
         reward: the environment's. spoke: who acted. erred: whose calls failed, if any did.
         """
@@ -114,7 +114,7 @@ class Team:
         return {"rewards": paid}
 
     def check_tasks(self, functions: Collection[str], knowledge: Collection[str]) -> None:
-        """Check the roles against the tasks; TeamError where a tool or knowledge is in none.
+        """Raise TeamError if a tool or knowledge of a role is in no task.
 
         functions, knowledge: names of all functions, and of all pieces of knowledge, of the tasks.
         """
@@ -126,13 +126,13 @@ class Team:
                     )
             for name in role.knows:
                 if name not in knowledge:
-                    known = "a piece of the tasks' knowledge"
-                    raise self.unknown_name_error(role.name, "knows", name, known, knowledge)
+                    expected = "a piece of the tasks' knowledge"
+                    raise self.unknown_name_error(role.name, "knows", name, expected, knowledge)
 
     def unknown_name_error(
         self, role: str, key: str, name: object, expected: str, known: Collection[str]
     ) -> TeamError:
-        """Return (not raise) an unknown-name error, a TeamError."""
+        """Make a TeamError of an unknown name; the caller raises it."""
         shown = sorted(known)
         listed = ", ".join(shown[:8]) + (", ..." if len(shown) > 8 else "")
         return TeamError(
@@ -147,7 +147,7 @@ _REWARD_KEYS = ("team", "message", "error")
 
 
 def load_team(source: str | Path) -> Team:
-    """Load the team of a built-in name, or of a JSON or YAML file.
+    """Load a team by its built-in name, or from a JSON or YAML file.
 
     Raises TeamError naming the file and the field.
     """
@@ -161,7 +161,7 @@ def load_team(source: str | Path) -> Team:
 
 
 def parse_team(content: Any, name: str) -> Team:
-    """Parse the team of a file's content; `name` stands in errors."""
+    """Parse a team from a file's content; `name` appears in errors."""
     _check_keys(content, _TEAM_KEYS, f"team {name}", needed=("roles", "turn_order", "answer"))
     entries = content["roles"]
     if not isinstance(entries, Mapping) or not entries:
@@ -194,11 +194,11 @@ def parse_team(content: Any, name: str) -> Team:
     return team
 
 
-def _role(role: str, entry: Any, known: Sequence[str], team: str) -> TeamRole:
+def _role(role: str, entry: Any, names: Sequence[str], team: str) -> TeamRole:
     place = f'team {team}: role "{role}"'
     _check_keys(entry, _ROLE_KEYS, place)
     sees = _names(entry.get("sees", [USER]), f"{place}: sees")
-    _check_known(sees, (USER, TOOL, *known), f"{place}: sees")
+    _check_known(sees, (USER, TOOL, *names), f"{place}: sees")
     tools = entry.get("tools", [])
     rewards = entry.get("rewards", {})
     _check_keys(rewards, _REWARD_KEYS, f"{place}: rewards")
@@ -218,12 +218,12 @@ def _role(role: str, entry: Any, known: Sequence[str], team: str) -> TeamRole:
     )
 
 
-def _passing(entry: Any, known: Sequence[str], place: str) -> ForwardingRule:
-    """Return who passes something on: a role's name, or {"role": ..., "word": ...}."""
+def _passing(entry: Any, names: Sequence[str], place: str) -> ForwardingRule:
+    """Parse a forwarding rule: a role's name, or {"role": ..., "word": ...}."""
     if isinstance(entry, str):
         entry = {"role": entry}
     _check_keys(entry, ("role", "word"), place, needed=("role",))
-    _check_known([entry["role"]], known, place)
+    _check_known([entry["role"]], names, place)
     word = entry.get("word", "")
     if not isinstance(word, str):
         raise TeamError(f"{place}: word: got {word!r:.60}, expected a text")
@@ -231,7 +231,7 @@ def _passing(entry: Any, known: Sequence[str], place: str) -> ForwardingRule:
 
 
 def _check_reachable(team: Team) -> None:
-    """Raise TeamError where a role never speaks, or those who answer or approve do not."""
+    """Raise TeamError if a role never speaks, or the one that answers or approves does not."""
     for role in team.roles:
         if role not in team.turn_order:
             raise TeamError(
@@ -246,7 +246,7 @@ def _check_reachable(team: Team) -> None:
 
 
 def _names(value: Any, place: str) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
         raise TeamError(f"{place}: got {value!r:.60}, expected a list of names")
     return tuple(value)
 

@@ -1,4 +1,4 @@
-"""ToolTextEnv: tools called inside one assistant message."""
+"""Environment of tools called inside one assistant message."""
 
 from fctncalling.envs.tool_text.env import ToolTextEnv
 

@@ -1,4 +1,4 @@
-"""ToolTextEnv: tool-integrated reasoning, tools called inside one assistant message."""
+"""Tool-integrated reasoning: an environment of tools called inside one assistant message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Step = tuple[str, float, bool, bool, dict[str, Any]]
 
 @dataclass
 class _Message:
-    """The answer while it is written."""
+    """Answer that is being written."""
 
     task: QuestionTask
     words: str = ""  # the policy's own since the last result
@@ -48,7 +48,7 @@ class _Message:
 
 
 class ToolTextEnv(gymnasium.Env[str, str]):
-    """Tool-text env, a Gymnasium environment: questions answered with inline tool calls.
+    """Gymnasium environment of questions, answered with tool calls inside one message.
 
     The result of a call is the observation, to be appended raw to the unfinished message
     (`info["continuation"]` is "text", `info["stop"]` the strings at which generation should pause).
@@ -112,7 +112,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
 
     @property
     def ground_truth(self) -> str:
-        """Ground truth of the current (or last) task, which `info` tells at the end alone."""
+        """Ground truth of the current (or last) task; `info` has it only at the end."""
         return self._required("ground_truth").task.answer
 
     def reset(
@@ -132,7 +132,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         )
 
     def step(self, action: str) -> Step:
-        """Step: take the policy's text up to its next call, or its answer's end.
+        """Take the policy's text up to its next call, or to the end of its answer.
 
         Returns (observation, reward, terminated, truncated, info).
         """
@@ -166,7 +166,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             return observation, 0.0, False, True, info
 
     def _answered(self, message: _Message, pause: PausedMessage) -> Step:
-        """Return the step of a call: its result goes on with the message."""
+        """Return the step of an executed call: its result continues the message."""
         assert pause.block is not None
         answer = self._tools.run_block(pause.block)
         message.num_calls += 1
@@ -215,9 +215,10 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     def _observation_and_info(
         self, message: _Message, observation: str, messages: list[Message], extra: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
-        """Return an observation within its bound and its `info`, shared with nobody."""
+        """Build the observation, cut to its bound, and its `info` of private copies."""
         observation, messages = encodable_text(observation), encodable_value(messages)
-        message.conversation += copy.deepcopy([each for each in messages if each["role"] == "tool"])
+        results = [entry for entry in messages if entry["role"] == "tool"]
+        message.conversation += copy.deepcopy(results)
         info: dict[str, Any] = {
             "task_id": message.task.id,
             "category": message.task.category,
@@ -241,19 +242,19 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         return transcript(message.conversation, message.verdict)
 
     def close(self) -> None:
-        """Close the environment: end the tools, and SymPy's interpreter, that it started."""
+        """Close the tools and SymPy's interpreter that the environment started."""
         self._tools.close()
         if self._comparer is not None:
             self._comparer.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Get a private copy of the environment's state, random stream included."""
+        """Copy the environment's state, random stream included."""
         return copy.deepcopy(
             {"np_random": self.np_random, "seed": self._np_random_seed, "message": self._message}
         )
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Set the state to one of `get_state`, of this environment or of one made alike."""
+        """Restore a state of `get_state`, of this environment or one with equal arguments."""
         state = copy.deepcopy(dict(state))
         self._np_random = state["np_random"]
         self._np_random_seed = state["seed"]
@@ -289,7 +290,7 @@ def _check_choices(handler: str, reward: str | TextReward) -> None:
 
 
 def calculator_env(**keywords: Any) -> ToolTextEnv:
-    """Return the calculator env: TRL's "learning to use a calculator".
+    """Make TRL's environment "learning to use a calculator".
 
     Generated sums, its call syntax, reward 1 for the right result.
 
@@ -300,7 +301,7 @@ def calculator_env(**keywords: Any) -> ToolTextEnv:
 
 
 def python_math_env(**keywords: Any) -> ToolTextEnv:
-    """Return the Python math env: ToolGRPO's problems, solved by writing Python.
+    """Make ToolGRPO's environment: problems solved by writing Python.
 
     Keywords are ToolTextEnv's, and win: handler="markdown_block" takes fenced blocks,
     "request_call" several tools.

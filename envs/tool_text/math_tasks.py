@@ -1,4 +1,4 @@
-"""Generated arithmetic and AIME-form problems.
+"""Generated problems: arithmetic, and with integer answers as in AIME.
 
 A task's id is its seed: "train_17" and "held_out_3" are the same questions everywhere, there are as
 many as are asked for, and none of one split is in the other.
@@ -27,7 +27,7 @@ _DRAWN = 1 << 31
 
 
 class Problem(NamedTuple):
-    """Problem of mathematics: a question, its answer, and a program that prints it."""
+    """Mathematical problem: a question, its answer, and a program that prints the answer."""
 
     question: str
     answer: str
@@ -38,7 +38,7 @@ Maker = Callable[[np.random.Generator], Problem]
 
 
 class GeneratedTasks:
-    """Generated tasks, unlimited, by problem generators; `seed` changes them all."""
+    """Unlimited tasks made by problem generators; `seed` changes them all."""
 
     def __init__(self, makers: dict[str, Maker], *, seed: int = 0) -> None:
         if not makers:
@@ -75,7 +75,7 @@ class GeneratedTasks:
 
 
 class CalculatorTasks(GeneratedTasks):
-    """Calculator tasks, generated, of that environment.
+    """Generated tasks of the calculator environment.
 
     Two whole numbers below `limit`, joined by one of `operators`.
     """
@@ -91,13 +91,13 @@ class CalculatorTasks(GeneratedTasks):
 
 @dataclass(frozen=True)
 class SumOfTwo:
-    """Sum of two numbers: a problem generator for the calculator."""
+    """Generator of sums of two numbers, for the calculator."""
 
     limit: int
     operators: str
 
     def __call__(self, generator: np.random.Generator) -> Problem:
-        """Return two whole numbers below the limit, and an operator between them."""
+        """Draw two whole numbers below the limit, and an operator."""
         left, right = (int(number) for number in generator.integers(self.limit, size=2))
         operator = self.operators[int(generator.integers(len(self.operators)))]
         right = max(1, right) if operator == "/" else right
@@ -106,7 +106,7 @@ class SumOfTwo:
 
 
 class MathTasks(GeneratedTasks):
-    """Math tasks, generated: arithmetic and word problems with answers from 0 to 999.
+    """Generated arithmetic and word problems with answers from 0 to 999.
 
     kinds: some of MAKERS.
     """
@@ -120,7 +120,7 @@ class MathTasks(GeneratedTasks):
 
 
 def _numbers(generator: np.random.Generator, *ranges: tuple[int, int]) -> list[int]:
-    """Return a number of each range, both ends included."""
+    """Draw a number from each range, both ends included."""
     return [int(generator.integers(low, high + 1)) for low, high in ranges]
 
 

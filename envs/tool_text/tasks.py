@@ -1,4 +1,4 @@
-"""Tasks of ToolTextEnv: questions with one answer each."""
+"""Tasks of ToolTextEnv: questions with one answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDS = ("id", "ID", "problem_idx")
 
 @dataclass(frozen=True)
 class QuestionTask:
-    """Task of one question and the text of its answer.
+    """Question and the text of its answer.
 
     `extra` holds the entry's other fields, for custom rewards.
     """
@@ -73,7 +73,7 @@ class TaskList:
 
 
 def load_text_tasks(path: str | Path, *, category: str = "tool_text") -> list[QuestionTask]:
-    """Load text tasks (questions), JSON array or JSON Lines; TaskError naming file, line, field.
+    """Load questions from a JSON array or JSON Lines; TaskError naming file, line, field.
 
     A question stands under "prompt", "question" or "problem", its answer (text or a number) under
     "answer", as in the published sets of AIME problems; an id under "id", else the line's number is

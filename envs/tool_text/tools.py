@@ -1,4 +1,4 @@
-"""Tools of inline calls: lookup, time limits, sanitised output."""
+"""Tools of calls inside a message: lookup, time limits, sanitised output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TRACEBACK = re.compile(  # a syntax error has no line of the first kind
 
 
 class InlineToolResult(NamedTuple):
-    """Result of one inline tool call."""
+    """Result of one tool call inside a message."""
 
     text: str  # for the model: neutralised, cut
     executed: str = ""  # the call as it is logged; "" where nothing ran
@@ -35,7 +35,7 @@ class InlineToolResult(NamedTuple):
 
 
 class InlineTools:
-    """Tools that inline calls may use: a ToolBox.
+    """Tools that calls inside a message may use: a ToolBox.
 
     `tools`: a mapping from names to tools, a list of tools (functions, callables, Tool objects, a
     PythonExecutor, or the names in NAMED_TOOLS), or a ToolBox, which environments may share.
@@ -63,9 +63,9 @@ class InlineTools:
             )
         [(name, arguments)] = block.record.items()
         if name not in self.box:
-            known = ", ".join(doc.name for doc in self.box.docs)
+            names = ", ".join(doc.name for doc in self.box.docs)
             return InlineToolResult(
-                self._truncate(f"Unknown tool {name}. There are: {known}"), error="unknown_function"
+                self._truncate(f"Unknown tool {name}. There are: {names}"), error="unknown_function"
             )
         keywords = self._bind_arguments(name, arguments)
         if isinstance(keywords, str):
@@ -86,7 +86,7 @@ class InlineTools:
             executor.close()
 
     def _bind_arguments(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
-        """Return a call's arguments by the tool's own names, or what is wrong with them."""
+        """Bind a call's arguments to the tool's parameters; return them, or an error text."""
         parameters = self.box.parameters(name)
         query = arguments.get(QUERY)
         if list(arguments) != [QUERY] or parameters == (QUERY,) or not isinstance(query, str):
@@ -113,7 +113,8 @@ class InlineTools:
 
     def _tools(self, tools: Any) -> list[Tool]:
         if isinstance(tools, Mapping):
-            return [_renamed(self._tool(tool), name) for name, tool in tools.items()]
+            named = [(name, self._tool(tool)) for name, tool in tools.items()]
+        return [replace(tool, doc=replace(tool.doc, name=name)) for name, tool in named]
         if isinstance(tools, str) or not isinstance(tools, Iterable):
             raise ToolDefinitionError(
                 f"tools={tools!r:.100}: expected a list or mapping of tools, or a ToolBox"
@@ -136,7 +137,7 @@ class InlineTools:
 
 
 def search_tool(corpus: LocalCorpus | None = None, *, max_results: int = 1) -> Tool:
-    """Return the search tool, `search(query)`: keyword search in a local corpus.
+    """Make the tool `search(query)`: keyword search in a local corpus.
 
     Raises CorpusError or MissingExtra where the corpus, or what ranks its pages, is not there.
     """
@@ -145,10 +146,10 @@ def search_tool(corpus: LocalCorpus | None = None, *, max_results: int = 1) -> T
 
     def search(query: str) -> str:
         try:
-            found = pages.search(query, max_results)
+            hits = pages.search(query, max_results)
         except (CorpusError, MissingExtra) as error:
             raise InfrastructureError(str(error)) from error
-        return "\n".join(f"{page['title']}: {page['body']}" for page in found) or "Nothing found."
+        return "\n".join(f"{page['title']}: {page['body']}" for page in hits) or "Nothing found."
 
     return as_tool(
         search,
@@ -163,7 +164,3 @@ NAMED_TOOLS: dict[str, Callable[[], Any]] = {
     "search": search_tool,
 }
 """Tools that may be given by name."""
-
-
-def _renamed(tool: Tool, name: str) -> Tool:
-    return replace(tool, doc=replace(tool.doc, name=name))

@@ -1,4 +1,4 @@
-"""Registry of the tools that BFCL's multi-turn and agentic tasks call, imported when needed.
+"""Registry of the tools of BFCL's multi-turn and agentic tasks, imported on demand.
 
 A tool class has a constructor without arguments, `_load_scenario(scenario, long_context=False)`,
 and public methods, all of them callable from a call string. What begins with "_" is neither
@@ -37,15 +37,15 @@ compared.
 
 
 def tool_class(name: str, extra: Mapping[str, type | str] | None = None) -> type:
-    """Return the tool class of a name; a user's own in `extra` go first.
+    """Return the tool class of a name; the user's classes in `extra` take precedence.
 
     Raises LookupError, naming the known tools, for a name in neither.
     """
     extra_tools = extra or {}
     if name not in extra_tools and name not in TOOL_CLASSES:
-        known = ", ".join(sorted({*TOOL_CLASSES, *extra_tools}))
+        names = ", ".join(sorted({*TOOL_CLASSES, *extra_tools}))
         raise LookupError(
-            f'no tool is called "{name}". Known tools: {known}. '
+            f'no tool is called "{name}". Known tools: {names}. '
             "Pass a class of your own as tools={name: class}, or drop the tasks that involve it."
         )
     target = extra_tools[name] if name in extra_tools else TOOL_CLASSES[name]
@@ -57,22 +57,22 @@ def _imported(name: str, target: str) -> type:
     module, _, qualname = target.partition(":")
     if module == "mcp":
         return mcp_tool_class(target)
-    found = getattr(import_module(module), qualname)
-    if not isinstance(found, type):
+    cls = getattr(import_module(module), qualname)
+    if not isinstance(cls, type):
         raise TypeError(
-            f'tool "{name}" is registered as "{target}", which is {found!r}; expected a class'
+            f'tool "{name}" is registered as "{target}", which is {cls!r}; expected a class'
         )
-    return found
+    return cls
 
 
 def mcp_tool_class(address: str) -> type:
-    """Return the tool class of an MCP server; each instance has a server of its own."""
-    found: type = import_module("fctncalling.lab.mcp_client.mcp_server").mcp_class(address)
-    return found
+    """Return the tool class of an MCP server; each instance starts a server process."""
+    cls: type = import_module("fctncalling.lab.mcp_client.mcp_server").mcp_class(address)
+    return cls
 
 
 def load_bfcl_table(name: str) -> dict[str, Any]:
-    """Load a table of BFCL's figures for its tools, `tables/<name>.json`, afresh.
+    """Load a table of BFCL's figures, `tables/<name>.json`, as a fresh copy.
 
     What one caller changes no other sees.
     """

@@ -1,4 +1,4 @@
-"""Local search corpus: pages in a file, ranked by BM25+, so that searching needs no network."""
+"""Local search corpus: pages of a file, ranked by BM25+; needs no network."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fctncalling.envs.errors import import_extra
 
 
 def tokenize_words(text: str) -> list[str]:
-    """Tokenize the words of a text: lower case, split at blanks and underscores."""
+    """Split a text into lower-case words, at blanks and underscores."""
     return text.replace("_", " ").lower().split()
 
 
 def bm25_index(texts: Sequence[Sequence[str]]) -> Any:
-    """Return the BM25 index of tokenised texts.
+    """Build the BM25 index of tokenised texts.
 
     Raises MissingExtra, and ZeroDivisionError for no texts.
     """
@@ -40,11 +40,11 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?()[]{}\"'", " "))
 
 
 class CorpusError(RuntimeError):
-    """Error of an unreadable corpus: ours to repair, never a model's mistake."""
+    """Error of an unreadable corpus, never the model's fault."""
 
 
 class LocalCorpus:
-    """Local corpus of pages {"title", "href", "body"}, in place of the web.
+    """Corpus of pages {"title", "href", "body"} that replaces the web.
 
     `body` is a page's whole text or HTML.
     """
@@ -57,7 +57,7 @@ class LocalCorpus:
     def search(
         self, keywords: str, max_results: int = 10, region: str = "wt-wt"
     ) -> list[dict[str, str]]:
-        """Search the corpus: pages that contain a keyword, best first, each with its beginning.
+        """Return the pages that contain a keyword, best first, each with its beginning.
 
         The region is ignored.
         """
@@ -69,12 +69,12 @@ class LocalCorpus:
         scores = self._index.get_scores(query_words)
         # BM25+ gives every page a share for every word, so only a word in common tells a page that
         # was found.
-        found = [i for i, texts in enumerate(self._texts) if set(query_words) & set(texts)]
-        best = sorted(found, key=lambda i: -float(scores[i]))[:max_results]
+        matching = [i for i, texts in enumerate(self._texts) if set(query_words) & set(texts)]
+        best = sorted(matching, key=lambda i: -float(scores[i]))[:max_results]
         return [{**self._pages[i], "body": self._pages[i]["body"][:SNIPPET_CHARS]} for i in best]
 
     def fetch(self, url: str) -> str:
-        """Fetch the body of a page; raises LookupError for an unknown address."""
+        """Return the body of a page; raises LookupError for an unknown address."""
         for page in self._pages:
             if page["href"] == url:
                 return page["body"]
@@ -82,7 +82,7 @@ class LocalCorpus:
 
 
 def default_corpus() -> LocalCorpus:
-    """Return the default corpus: FCTNCALLING_SEARCH_CORPUS's, else the small one shipped.
+    """Return the corpus of FCTNCALLING_SEARCH_CORPUS, else the small one shipped.
 
     CorpusError where unreadable.
     """

@@ -1,4 +1,4 @@
-"""State of simulated tools: deep copies faster than `copy.deepcopy`, and a random stream each."""
+"""State of simulated tools: fast deep copies, and a random stream for each tool."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ATOMIC = frozenset({str, int, float, bool, type(None), complex, bytes, type(...
 
 
 def snapshot(value: Any, memo: dict[int, Any]) -> Any:
-    """Return a snapshot of a value: a deep copy that keeps shared and cyclic parts.
+    """Deep-copy a value, keeping shared and cyclic parts.
 
     Parts are shared, or cyclic, within one `memo`.
 
@@ -27,27 +27,27 @@ def snapshot(value: Any, memo: dict[int, Any]) -> Any:
         and (kind is not set or not _ATOMIC.issuperset(map(type, value)))
     ):
         return copy.deepcopy(value, memo)
-    known = memo.get(id(value))
-    if known is not None:
-        return known
+    copied = memo.get(id(value))
+    if copied is not None:
+        return copied
     if kind is set:
         return memo.setdefault(id(value), value.copy())
     if kind is list:
         twins: list[Any] = []
         memo[id(value)] = twins
-        twins.extend(each if type(each) in _ATOMIC else snapshot(each, memo) for each in value)
+        twins.extend(item if type(item) in _ATOMIC else snapshot(item, memo) for item in value)
         return twins
     twin: dict[Any, Any] = {}
     memo[id(value)] = twin
-    for key, each in value.items():
+    for key, item in value.items():
         twin[key if type(key) in _ATOMIC else snapshot(key, memo)] = (
-            each if type(each) in _ATOMIC else snapshot(each, memo)
+            item if type(item) in _ATOMIC else snapshot(item, memo)
         )
     return twin
 
 
 class RandomStream:
-    """Random stream of a tool, of numbers: CPython's Mersenne Twister, one per instance.
+    """Random stream of one tool: CPython's Mersenne Twister.
 
     No tool or episode shifts another's numbers.
 
@@ -63,11 +63,11 @@ class RandomStream:
         self._random = None if type(seed) in (int, float, str) else random.Random(seed)
 
     def randint(self, least: int, most: int) -> int:
-        """randint: return a random integer between two bounds, both included."""
+        """Return a random integer between two bounds, both included."""
         return self._stream().randint(least, most)
 
     def uniform(self, least: float, most: float) -> float:
-        """uniform: return a random float between two bounds."""
+        """Return a random float between two bounds."""
         return self._stream().uniform(least, most)
 
     def _stream(self) -> random.Random:

@@ -1,4 +1,4 @@
-"""Users: who answers an agent's questions within a turn, passed to an environment by `user=`."""
+"""Simulated users, which answer an agent's questions within a turn (`user=`)."""
 
 from fctncalling.envs.users.language_model_user import LanguageModelUser
 from fctncalling.envs.users.rule_user import RuleUser

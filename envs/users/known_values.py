@@ -1,4 +1,4 @@
-"""Values of a request that a user knows, never calls."""
+"""Values that a simulated user knows from its task; never calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ USER_KNOWS = "user_knows"  # field of a task: {parameter: value}
 
 
 def known_values(task: Task, turn: int = 0) -> dict[str, Value]:
-    """Return the values known to a task's user in a turn, by parameter.
+    """Return the values that a task's user knows in a turn, by parameter.
 
     They are those of the task's field `user_knows`, lists and objects too; a task without it has
     those arguments of its ground truth, in this turn and the next, that are texts or numbers and
@@ -22,13 +22,13 @@ def known_values(task: Task, turn: int = 0) -> dict[str, Value]:
     ledger = task.extra.get(USER_KNOWS)
     if isinstance(ledger, Mapping):
         return {str(name): value for name, value in ledger.items() if value is not None}
-    said = " ".join(_user_texts(task))
-    known: dict[str, Value] = {}
+    request = " ".join(_user_texts(task))
+    values: dict[str, Value] = {}
     for call in _calls_of(task, turn):
         for name, value in call.arguments.items():
-            if isinstance(value, Scalar) and is_mentioned(value, said):
-                known.setdefault(name, value)
-    return known
+            if isinstance(value, Scalar) and is_mentioned(value, request):
+                values.setdefault(name, value)
+    return values
 
 
 def _user_texts(task: Task) -> Iterator[str]:
@@ -37,7 +37,7 @@ def _user_texts(task: Task) -> Iterator[str]:
 
 
 def _calls_of(task: Task, turn: int) -> list[Call]:
-    """Return the calls that a turn and the next are after; none where the truth has no calls."""
+    """Return the truth's calls of a turn and the next; none if the truth has no calls."""
     if task.ground_truth is None or task.kind == "agentic":
         return []
     try:

@@ -1,4 +1,4 @@
-"""LanguageModelUser: a user that a language model speaks for, such as one behind an endpoint."""
+"""User that is simulated by a language model, such as an endpoint's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHORTEST = 4  # characters of a value that is no part of ordinary speech
 
 
 def reveals_answer(reply: str, task: Task, turn: int = 0) -> bool:
-    """Whether a user's reply reveals the answer: has what a user must not say.
+    """Whether a user's reply contains a part of the answer that it must not give away.
 
     That is a text that reads as calls, the name of an offered function where it cannot be an
     ordinary word, a parameter with a value assigned to it, or a value of the ground truth that the
@@ -33,7 +33,11 @@ def reveals_answer(reply: str, task: Task, turn: int = 0) -> bool:
     return (
         _reads_as_calls(reply)
         or any(_is_named(doc.name, reply) for doc in task.functions)
-        or any(_is_assigned(name, reply) for doc in task.functions for name in _parameters(doc))
+        or any(
+            _is_assigned(name, reply)
+            for doc in task.functions
+            for name in doc.parameters.get("properties", {})
+        )
         or any(is_mentioned(value, reply) for value in _unknown_values(task, turn))
     )
 
@@ -57,30 +61,26 @@ def _is_assigned(name: str, reply: str) -> bool:
     )
 
 
-def _parameters(doc: Any) -> list[str]:
-    return list(doc.parameters.get("properties", {}))
-
-
 def _unknown_values(task: Task, turn: int) -> Iterator[str]:
-    """Yield the texts of the ground truth that neither the user knows nor anybody may guess."""
+    """Yield texts of the ground truth that the user does not know and nobody may guess."""
     if task.ground_truth is None or task.kind == "agentic":
         return
     try:
         turns = oracle_calls(task)
     except ValueError:
         return
-    said = " ".join(str(m.get("content", "")) for messages in task.question for m in messages)
-    known = {str(value) for value in known_values(task, turn).values()}
+    request = " ".join(str(m.get("content", "")) for messages in task.question for m in messages)
+    values = {str(value) for value in known_values(task, turn).values()}
     for calls in turns:
         for call in calls:
             for value in call.arguments.values():
                 is_text = isinstance(value, str) and len(value) >= _SHORTEST
-                if is_text and value not in known and not is_mentioned(value, said):
+                if is_text and value not in values and not is_mentioned(value, request):
                     yield value
 
 
 def run_with_timeout(seconds: float, work: Callable[[], Any], name: str) -> Any:
-    """Run some work with a timeout and return its result; its exceptions are raised here.
+    """Run a function with a timeout and return its result; its exceptions are raised here.
 
     Raises InfrastructureError where it takes longer: its thread is left behind, and ends with the
     process at the latest.
@@ -122,7 +122,7 @@ Complete = Callable[[list[Message]], str]
 
 
 class LanguageModelUser:
-    """Language-model user, which `complete` asks.
+    """User that asks the function `complete`, a language model, for each answer.
 
     The model is told the request and the values that the user knows (`known_values`), never the
     calls. An answer that gives them away all the same is replaced by a refusal. An answer that is
@@ -141,7 +141,7 @@ class LanguageModelUser:
         return self._name
 
     def __call__(self, conversation: list[Message], about: Mapping[str, Any]) -> str | None:
-        """Return the model's answer; None where it has nothing to answer.
+        """Return the model's answer; None if it has no answer.
 
         Raises InfrastructureError.
         """
@@ -157,14 +157,12 @@ class LanguageModelUser:
 
 
 def messages_for_user_model(conversation: list[Message], task: Task, turn: int) -> list[Message]:
-    """Return messages for the user's model: the conversation, roles exchanged, calls left out."""
-    said = [
-        str(message.get("content", "")) for message in task.question[turn] if _is_users(message)
-    ]
-    known = {name: spoken_value(value) for name, value in known_values(task, turn).items()}
+    """Prepare messages for the user's model: roles exchanged, calls left out."""
+    lines = [str(m.get("content", "")) for m in task.question[turn] if m.get("role") == "user"]
+    values = {name: spoken_value(value) for name, value in known_values(task, turn).items()}
     system = INSTRUCTIONS.format(
-        request=" ".join(said) or "(nothing more)",
-        known=json.dumps(known, ensure_ascii=False),
+        request=" ".join(lines) or "(nothing more)",
+        known=json.dumps(values, ensure_ascii=False),
         done=DONE,
     )
     seen: list[Message] = [{"role": "system", "content": system}]
@@ -174,10 +172,6 @@ def messages_for_user_model(conversation: list[Message], task: Task, turn: int) 
             role, content = others[message["role"]], str(message.get("content") or "")
             seen.append({"role": role, "content": content})
     return seen
-
-
-def _is_users(message: Message) -> bool:
-    return message.get("role") == "user"
 
 
 def _since_last_turn(conversation: list[Message]) -> list[Message]:
@@ -198,7 +192,7 @@ FIRST_WAIT_S = 0.2
 
 
 class EndpointChatModel:
-    """Chat model behind an endpoint, greedy and seeded, with retries.
+    """Chat model of an endpoint; greedy and seeded, with retries.
 
     `base_url`: none for `OPENAI_BASE_URL`, else OpenAI's. The key is that of `OPENAI_API_KEY`.
     Raises ValueError for an address that is none of http or https.

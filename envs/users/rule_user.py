@@ -1,4 +1,4 @@
-"""RuleUser: a deterministic user that answers questions about the values of its task."""
+"""Deterministic user that answers questions about the values of its task."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
 
 
 class RuleUser:
-    """User by rules: answers a question with one value, or says why not.
+    """User that follows rules: answers a question with one value, or with a reason why not.
 
     It knows `known_values` of its task. A question has to name what it asks for: the parameter (of
     several the first one named), or words that the description of this parameter alone has, or two
@@ -76,21 +76,21 @@ class RuleUser:
         return f"rule:{self.register}"
 
     def __call__(self, conversation: list[Message], about: Mapping[str, Any]) -> str | None:
-        """Return the answer to the conversation's last message; None for the script's next turn."""
+        """Answer the conversation's last message; None for the script's next turn."""
         task: Task = about["task"]
         turn = int(about["turn"])
         question = str(conversation[-1].get("content") or "")
         speaks = task.kind == "clarify" and bool(split_words(question))
         if _CALL_OPENS.match(question) or not (speaks or is_question(question)):
             return None
-        known = known_values(task, turn)
-        if _lists_what_was_said(question, known, conversation):
+        values = known_values(task, turn)
+        if _lists_what_was_said(question, values, conversation):
             return self._say("unclear", task, len(conversation))
-        name = _asked(question, known, task)
-        if name is not None and _is_said_next(task, turn, known[name]):
+        name = _asked(question, values, task)
+        if name is not None and _is_said_next(task, turn, values[name]):
             return None
         if name is not None:
-            return self._say("value", task, len(conversation), name=name, value=known[name])
+            return self._say("value", task, len(conversation), name=name, value=values[name])
         if turn + 1 < len(task.question):
             return None  # the script goes on, and may answer it
         return self._say(_why_not(question, task), task, len(conversation))
@@ -111,86 +111,88 @@ def is_question(text: str) -> bool:
     return "?" in text or (bool(words) and not _ASKING.isdisjoint(words[:4]))
 
 
-def _asked(question: str, known: Mapping[str, Value], task: Task) -> str | None:
-    """Return the parameter that a question names; None where it names none that the user knows."""
+def _asked(question: str, values: Mapping[str, Value], task: Task) -> str | None:
+    """Return the known parameter that a question names; None if it names none or several."""
     if len(split_words(question)) < 2 and "?" not in question:
         return None
-    named = _named(question, {*known, *_descriptions(task)})
+    named = _named(question, {*values, *_descriptions(task)})
     if named:
-        return next((name for name in named if name in known), None)
+        return next((name for name in named if name in values), None)
     if _is_of_the_agent(question, task):
         return None
-    offered = [name for name, value in known.items() if is_mentioned(value, question)]
+    offered = [name for name, value in values.items() if is_mentioned(value, question)]
     if len(offered) == 1 and OR in split_words(question):
         return offered[0]
-    return _described(question, known, task) if is_question(question) else None
+    return _described(question, values, task) if is_question(question) else None
 
 
 def _lists_what_was_said(
-    question: str, known: Mapping[str, Value], conversation: Sequence[Message]
+    question: str, values: Mapping[str, Value], conversation: Sequence[Message]
 ) -> bool:
-    """Whether a question lists parameters ("room, level and time?") of which one was said before.
+    """Whether a question lists several parameters, one of them answered before.
 
     Such a question fits every request alike: whoever asks it has not read this one.
     """
-    places = _places(question, known)
+    places = _places(question, values)
     listed: set[str] = set()
-    for one, other in pairwise(sorted(places, key=lambda name: min(places[name]))):
-        between = split_words(question)[max(places[one]) + 1 : min(places[other])]
-        listed |= {one, other} if _JOINERS.issuperset(between) else set()
-    said = " ".join(str(each.get("content")) for each in conversation if each["role"] == "user")
-    return any(is_mentioned(known[name], said) for name in listed)
+    for first, second in pairwise(sorted(places, key=lambda name: min(places[name]))):
+        between = split_words(question)[max(places[first]) + 1 : min(places[second])]
+        listed |= {first, second} if _JOINERS.issuperset(between) else set()
+    answers = " ".join(str(m.get("content")) for m in conversation if m["role"] == "user")
+    return any(is_mentioned(values[name], answers) for name in listed)
 
 
 def _named(question: str, names: Collection[str]) -> list[str]:
-    """Return the parameters whose words all occur in a question, in the order of the question."""
+    """Return the parameters with all words in a question, in the order of the question."""
     places = _places(question, names)
     return sorted(places, key=lambda name: (max(places[name]), name))
 
 
 def _places(question: str, names: Collection[str]) -> dict[str, set[int]]:
-    """Return where in a question the words of parameters stand, by parameter.
+    """Return the positions in a question of each parameter's words.
 
     A name within a longer one, as "city" in "departure city", is not meant. Names that are mere
     function words ("to") are meant only at the end.
     """
     words = split_words(question)
-    found: dict[str, set[int]] = {}
+    positions: dict[str, set[int]] = {}
     for name in names:
         parts = split_words(name)
         places = range(len(words))
         if _FUNCTION_WORDS.issuperset(parts):
             places = places[-len(parts) :]
-        at = [[place for place in places if _alike(words[place], part)] for part in parts]
-        if parts and all(at):
-            found[name] = {each[0] for each in at}
+        matches = [[place for place in places if _alike(words[place], part)] for part in parts]
+        if parts and all(matches):
+            positions[name] = {match[0] for match in matches}
     return {
-        name: at for name, at in found.items() if not any(at < other for other in found.values())
+        name: places
+        for name, places in positions.items()
+        if not any(places < other for other in positions.values())
     }
 
 
-def _described(question: str, known: Mapping[str, Value], task: Task) -> str | None:
-    """Return the one parameter that a question asks for in words of its name and description.
+def _described(question: str, values: Mapping[str, Value], task: Task) -> str | None:
+    """Return the one parameter that a question describes by words of its name or description.
 
     None where none does, more than one, or one that the user does not know.
 
-    A word that several parameters have tells less of each. What the talk is about anyway, the words
-    of the request and of the functions, tells nothing.
+    A word that several parameters have counts less for each. Words of the request and of the
+    functions do not count, as any question may have them.
     """
     request = [str(message.get("content", "")) for turn in task.question for message in turn]
     functions = [f"{doc.name} {doc.description}" for doc in task.functions]
-    told = {*_FUNCTION_WORDS, *split_words(" ".join([*request, *functions]))}
-    asked = [word for word in split_words(question) if word not in told]
-    texts = dict.fromkeys(known, "") | _descriptions(task)
+    common = {*_FUNCTION_WORDS, *split_words(" ".join([*request, *functions]))}
+    question_words = [word for word in split_words(question) if word not in common]
+    texts = dict.fromkeys(values, "") | _descriptions(task)
     matched = {
-        name: {word for word in asked for each in words if _alike(word, each)}
+        name: {word for word in question_words if any(_alike(word, part) for part in words)}
         for name, words in ((name, split_words(f"{name} {text}")) for name, text in texts.items())
     }
     shared = Counter(word for words in matched.values() for word in words)
     scores = {name: sum(1 / shared[word] for word in words) for name, words in matched.items()}
     best = max(scores.values(), default=0)
     first = [name for name, score in scores.items() if score == best > 0]
-    return first[0] if len(first) == 1 and first[0] in known else None
+    return first[0] if len(first) == 1 and first[0] in values else None
 
 
 def _descriptions(task: Task) -> dict[str, str]:
@@ -204,7 +206,7 @@ def _descriptions(task: Task) -> dict[str, str]:
 
 
 def _alike(word: str, other: str) -> bool:
-    """Whether two words are one but for an ending or an abbreviation: levels, maximum."""
+    """Whether two words differ only by an ending or an abbreviation: levels, maximum."""
     short, long = sorted((word, other), key=len)
     if short in _SHORT_FORMS and long.startswith(_SHORT_FORMS[short]):
         return True
@@ -217,7 +219,7 @@ def _is_said_next(task: Task, turn: int, value: Value) -> bool:
 
 
 def _is_of_the_agent(text: str, task: Task) -> bool:
-    """Whether a text speaks of what an agent has to know by itself."""
+    """Whether a text mentions something that the agent has to know by itself."""
     return _OF_THE_AGENT.search(text) is not None or any(
         f"{doc.name}(" in text or ("_" in doc.name and doc.name in text) for doc in task.functions
     )

@@ -1,4 +1,4 @@
-"""Users by name: "scripted", "rule", "rule:curt", "openai:MODEL@URL"."""
+"""Simulated users by name: "scripted", "rule", "rule:curt", "openai:MODEL@URL"."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fctncalling.envs.users.rule_user import MIXED, REGISTERS, RuleUser
 
 
 def scripted_user(conversation: list[Message], about: Mapping[str, Any]) -> str | None:
-    """Scripted user: answers nothing, so that the task's next turn follows."""
+    """Return None, so that the task's next turn follows."""
     return None
 
 
 class LoggedUser:
-    """Logged user: repeats the answers of a logged episode, in their order.
+    """User that repeats the answers of a logged episode in order.
 
     None stands for the script's next turn. Raises LookupError where the episode asks once more
     than the log did.
@@ -42,7 +42,7 @@ NAMES = f"scripted, rule, rule:REGISTER ({', '.join((*REGISTERS, MIXED))}), open
 
 
 def make_user(name: str, *, seed: int = 0) -> User:
-    """Make the user of a name; ValueError, naming those there are, for an unknown one."""
+    """Make a user by its name; ValueError, with the possible names, for an unknown one."""
     kind, _, rest = name.partition(":")
     if name == "scripted":
         return scripted_user
@@ -55,7 +55,7 @@ def make_user(name: str, *, seed: int = 0) -> User:
 
 
 def may_answer_slowly(user: User | str | None) -> bool:
-    """Whether a user may answer slowly: all but those that are computed here at once."""
+    """Whether a user may be slow: all but those computed in this process."""
     if isinstance(user, str):
         return not user.startswith(("rule", "scripted"))
     return not (user is None or user is scripted_user or isinstance(user, RuleUser))

@@ -1,4 +1,4 @@
-"""An agent of OpenAI's Agents SDK as it is; it speaks chat completions, which is one argument.
+"""Agent of OpenAI's Agents SDK, unchanged; it speaks chat completions by one argument.
 
 pip install openai-agents
 fctncalling train --agent_command "python examples/gateway/agents_sdk_agent.py"
@@ -22,7 +22,7 @@ MAX_TURNS = 3
 
 
 def as_tool(function: dict[str, Any]) -> FunctionTool:
-    """Return a tool of the SDK's from a schema of OpenAI's."""
+    """Convert a tool schema of OpenAI's to a tool of the SDK."""
 
     async def done(*_: Any) -> str:
         return "done"
@@ -41,7 +41,7 @@ def answer(client: AsyncOpenAI, task: dict[str, Any]) -> None:
     agent = Agent(
         name="caller",
         model=OpenAIChatCompletionsModel("policy", client),
-        tools=[as_tool(each["function"]) for each in task["tools"]],
+        tools=[as_tool(tool["function"]) for tool in task["tools"]],
     )
     try:
         Runner.run_sync(agent, task["messages"], max_turns=MAX_TURNS)
@@ -51,6 +51,6 @@ def answer(client: AsyncOpenAI, task: dict[str, Any]) -> None:
 
 set_tracing_disabled(True)
 for line in sys.stdin:
-    told = json.loads(line)
-    answer(AsyncOpenAI(base_url=told["base_url"], api_key=told["api_key"]), told["task"])
-    print(json.dumps({"session": told["session"]}), flush=True)
+    job = json.loads(line)
+    answer(AsyncOpenAI(base_url=job["base_url"], api_key=job["api_key"]), job["task"])
+    print(json.dumps({"session": job["session"]}), flush=True)

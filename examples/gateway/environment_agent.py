@@ -1,4 +1,4 @@
-"""An agent in a process of its own that plays the run's BFCL tasks, with our environment as tools.
+"""Agent in another process that plays the run's BFCL tasks with our environment as tools.
 
 The trainer starts it once and writes a JSON line an episode; it knows the model by its address
 alone. It needs the standard library for that, and fctncalling for the tools:
@@ -22,28 +22,28 @@ from fctncalling.training.task_split import load_bfcl_tasks
 TALKING = threading.Lock()
 
 
-def complete(told: dict[str, Any], messages: list[Any]) -> dict[str, Any]:
+def complete(episode: dict[str, Any], messages: list[Any]) -> dict[str, Any]:
     """Return the model's next message, as text."""
-    body = {"messages": messages, "tools": told["task"]["tools"], "tool_choice": "none"}
+    body = {"messages": messages, "tools": episode["task"]["tools"], "tool_choice": "none"}
     headers = {
-        "Authorization": f"Bearer {told['api_key']}",
+        "Authorization": f"Bearer {episode['api_key']}",
         "Content-Type": "application/json",
     }
-    url, data = f"{told['base_url']}/chat/completions", json.dumps(body).encode()
+    url, data = f"{episode['base_url']}/chat/completions", json.dumps(body).encode()
     with urllib.request.urlopen(urllib.request.Request(url, data, headers)) as answer:
         message: dict[str, Any] = json.load(answer)["choices"][0]["message"]
     return message
 
 
-def play(told: dict[str, Any], env: FunctionCallingEnv) -> None:
-    """Play one episode and say what came of it."""
-    task = told["task"]
-    outcome: dict[str, Any] = {"session": told["session"]}
+def play(episode: dict[str, Any], env: FunctionCallingEnv) -> None:
+    """Play one episode and report its result."""
+    task = episode["task"]
+    outcome: dict[str, Any] = {"session": episode["session"]}
     try:
         _, info = env.reset(seed=task["seed"], options={"task_id": task["id"]})
         messages, total, done = list(info["messages"]), 0.0, False
         while not done:
-            message = complete(told, messages)
+            message = complete(episode, messages)
             _, reward, terminated, truncated, info = env.step(message["content"])
             messages += [message, *info["messages"]]
             total, done = total + float(reward), terminated or truncated
@@ -57,7 +57,7 @@ def play(told: dict[str, Any], env: FunctionCallingEnv) -> None:
 
 
 def main() -> None:
-    """Play every episode that a line offers, all at once."""
+    """Play all episodes of a line at once."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset_path", help="the trainer's own; default: the embedded tasks")
     parser.add_argument("--eval_dataset_path", help="the trainer's own")

@@ -1,4 +1,4 @@
-"""A LangGraph agent as it is; the trainer's part is the loop over lines at the end.
+"""LangGraph agent, unchanged; the loop over lines at the end talks to the trainer.
 
     pip install langgraph langchain-openai
     fctncalling train --agent_command "python examples/gateway/langgraph_agent.py"
@@ -19,9 +19,9 @@ MAX_GRAPH_STEPS = 5
 
 
 def as_tool(function: dict[str, Any]) -> StructuredTool:
-    """Return a tool of LangChain's from a schema of OpenAI's."""
+    """Convert a tool schema of OpenAI's to a tool of LangChain."""
     return StructuredTool.from_function(
-        lambda **given: "done",
+        lambda **arguments: "done",
         name=function["name"],
         description=function["description"] or function["name"],
         args_schema=function["parameters"],
@@ -30,7 +30,7 @@ def as_tool(function: dict[str, Any]) -> StructuredTool:
 
 def answer(model: ChatOpenAI, task: dict[str, Any]) -> None:
     """Let the agent work on a task."""
-    tools = [as_tool(each["function"]) for each in task["tools"]]
+    tools = [as_tool(tool["function"]) for tool in task["tools"]]
     agent = create_react_agent(model, tools)
     try:
         agent.invoke({"messages": task["messages"]}, {"recursion_limit": MAX_GRAPH_STEPS})

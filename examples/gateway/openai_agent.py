@@ -1,4 +1,4 @@
-"""A loop around OpenAI's client: tools that say "done", until the model calls none.
+"""Loop around OpenAI's client: tools that answer "done", until the model calls none.
 
 pip install openai
 fctncalling train --agent_command "python examples/gateway/openai_agent.py"

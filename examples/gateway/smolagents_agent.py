@@ -1,4 +1,4 @@
-"""A tool-calling agent of smolagents, with a tool of its own and a reward that it tells.
+"""Tool-calling agent of smolagents, with a tool and a reward that it reports.
 
 It words its history anew ("Calling tools: ..."), so each of its steps is a row of its own.
 Its model forces calls unless told otherwise, and nothing is forced on a policy that learns.

@@ -32,18 +32,18 @@ EPISODE = '#!/bin/sh\ncd "{root}" && exec "{python}" -m fctncalling.lab.integrat
 
 
 class FolderEnvironment(BaseEnvironment):
-    """A folder in the place of a container; paths of the container are paths in it."""
+    """Folder in place of a container; container paths are paths in it."""
 
     @staticmethod
     def type() -> str:
-        """Return a name of its own."""
+        """Return the environment's name."""
         return "folder"
 
     def _validate_definition(self) -> None:
-        """Take whatever is there: nothing is built."""
+        """Accept any definition: no image is built."""
 
     async def start(self, force_build: bool) -> None:
-        """Make the folder, as the Dockerfile of a task does its image."""
+        """Make the folder, as a task's Dockerfile makes its image."""
         self.root = Path(tempfile.mkdtemp())
         shutil.copy(self.environment_dir / "task.json", self.root)
         for name in ("bin", "logs/agent", "logs/verifier", "logs/artifacts"):
@@ -78,7 +78,7 @@ class FolderEnvironment(BaseEnvironment):
         shutil.copytree(self._inside(source_dir), target_dir, dirs_exist_ok=True)
 
     async def exec(self, command: str, *_: Any, **__: Any) -> ExecResult:
-        """Run a shell command, its paths turned into the folder's."""
+        """Run a shell command with its paths mapped into the folder."""
         for folder in FOLDERS:
             command = command.replace(folder, f"{self.root}{folder}")
         path = f"{self.root}/bin:{os.environ['PATH']}"
@@ -95,7 +95,7 @@ class FolderEnvironment(BaseEnvironment):
 
 
 def rewards(folder: Path, jobs: Path) -> dict[str, float | None]:
-    """Return the reward of each task of a folder, the oracle playing; None where there is none."""
+    """Return the reward of each task of a folder played by the oracle; None without one."""
     harbor = [sys.executable, "-m", "harbor.cli.main", "run", "--path", str(folder)]
     flags = ["--agent", "oracle", "--jobs-dir", str(jobs), "--n-concurrent", "2"]
     own = ["--env", "harbor_tasks:FolderEnvironment"]
@@ -110,16 +110,16 @@ def rewards(folder: Path, jobs: Path) -> dict[str, float | None]:
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    found = {}
+    results = {}
     for file in jobs.glob("*/*/result.json"):
         result = json.loads(file.read_text())
         scored = (result["verifier_result"] or {}).get("rewards") or {}
-        found[result["task_name"].rpartition("/")[2]] = scored.get("reward")
-    return found
+        results[result["task_name"].rpartition("/")[2]] = scored.get("reward")
+    return results
 
 
 def main() -> None:
-    """Write four tasks, run them, print what each earns."""
+    """Write four tasks, run them, print their rewards."""
     tasks = [task for task in load_tasks(embedded_path("train")) if task.is_multi_turn][:4]
     with tempfile.TemporaryDirectory() as folder:
         write_tasks(tasks, f"{folder}/tasks")

@@ -1,4 +1,4 @@
-"""lm-evaluation-harness evaluates a model on this project's tasks of one turn.
+"""lm-evaluation-harness evaluates a model on this project's single-turn tasks.
 
   python3.11 -m venv /tmp/lmeval
   /tmp/lmeval/bin/pip install lm_eval==0.4.13
@@ -24,12 +24,12 @@ from fctncalling.envs import oracle_calls
 from fctncalling.envs.handlers import get_handler
 from fctncalling.lab.integrations.lm_eval import harness_task
 
-TASKS = [each for each in load_tasks(embedded_path("held_out")) if each.category == "parallel"]
+TASKS = [task for task in load_tasks(embedded_path("held_out")) if task.category == "parallel"]
 Bfcl = harness_task(TASKS)
 
 
 class Script(LM):
-    """Answers each document with the text that it was given for it."""
+    """Model that answers each document with a given text."""
 
     def __init__(self, texts: dict[str, str]) -> None:
         super().__init__()
@@ -37,22 +37,22 @@ class Script(LM):
 
     def generate_until(self, requests: Any, disable_tqdm: bool = False) -> list[str]:
         """Return the texts."""
-        return [self._texts[each.doc["id"]] for each in requests]
+        return [self._texts[request.doc["id"]] for request in requests]
 
     def loglikelihood(self, requests: Any) -> Any:
-        """Not asked for."""
+        """Raise: not needed."""
         raise NotImplementedError
 
     loglikelihood_rolling = loglikelihood
 
 
 def evaluate(folder: str, texts: dict[str, str]) -> dict[str, Any]:
-    """Return the harness's results of the task `bfcl` of a folder, the model a script."""
+    """Return the harness's results of the task `bfcl` in a folder, with a scripted model."""
     manager = TaskManager(include_path=folder, include_defaults=False)
-    found: dict[str, Any] = simple_evaluate(
+    results: dict[str, Any] = simple_evaluate(
         Script(texts), tasks=["bfcl"], task_manager=manager, bootstrap_iters=0
     )
-    return found
+    return results
 
 
 def main() -> None:

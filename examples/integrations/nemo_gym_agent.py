@@ -93,13 +93,13 @@ def serve(app: FastAPI, port: int) -> None:
 
 
 def free_ports(number: int) -> list[int]:
-    """Return ports that nothing listens on."""
+    """Return free ports."""
     sockets = [socket.socket() for _ in range(number)]
-    for each in sockets:
-        each.bind((HOST, 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    for socket_ in sockets:
+        socket_.bind((HOST, 0))
+    ports = [socket_.getsockname()[1] for socket_ in sockets]
+    for socket_ in sockets:
+        socket_.close()
     return ports
 
 

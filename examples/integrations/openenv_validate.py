@@ -1,4 +1,4 @@
-"""OpenEnv validates the package in examples/openenv_package, at every level it can without Docker.
+"""OpenEnv validates the package in examples/openenv_package, at every level without Docker.
 
 python3.11 -m venv /tmp/openenv
 /tmp/openenv/bin/pip install openenv==0.10.0
@@ -40,7 +40,7 @@ import oracle
 
 
 class Process:
-    """The package's server as a process of this machine: OpenEnv's RunningSubject."""
+    """Package's server as a local process: OpenEnv's RunningSubject."""
 
     def __init__(self) -> None:
         with socket.socket() as free:
@@ -59,7 +59,7 @@ class Process:
         raise StartupError("the server does not answer /health")
 
     def inspect(self) -> dict[str, Any]:
-        """Say what ran the package."""
+        """Describe what ran the package."""
         return {"container": False, "pid": self._process.pid}
 
     def stop(self) -> None:
@@ -69,14 +69,14 @@ class Process:
 
 
 class ProcessProvider:
-    """Processes in the place of containers: OpenEnv's ValidationProvider."""
+    """Local processes in place of containers: OpenEnv's ValidationProvider."""
 
     name = "process (no container)"
     capabilities = frozenset({ProviderCapability.IMAGE_BUILD})
     supported_network_modes = frozenset({"public", "no-network"})
 
     def build(self, root: Path, execution: Any) -> str:
-        """Return a name where an image's digest would be."""
+        """Return a name in place of an image's digest."""
         return "sha256:" + "0" * 64
 
     def start(self, spec: Any) -> Process:
@@ -84,24 +84,24 @@ class ProcessProvider:
         return Process()
 
 
-def ask(url: str, what: str, **asked: Any) -> Any:
+def ask(url: str, what: str, **query: Any) -> Any:
     """Return an answer of the Task API."""
-    body, headers = json.dumps(asked).encode(), {"Content-Type": "application/json"}
+    body, headers = json.dumps(query).encode(), {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{url}/fctncalling/{what}", body, headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 
-def rewards(client: Any, said: Callable[[int], Any], sample: list[int]) -> list[float]:
-    """Return the reward of each episode in which `said(index)` is said."""
-    return [oracle.play(client, index, said(index)) for index in sample]
+def rewards(client: Any, messages_of: Callable[[int], Any], sample: list[int]) -> list[float]:
+    """Return the reward of each episode played with the messages `said(index)`."""
+    return [oracle.play(client, index, messages_of(index)) for index in sample]
 
 
-def shown(client: Any, index: int, said: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield all that an episode shows, step by step."""
+def shown(client: Any, index: int, messages: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield all observations of an episode, step by step."""
     yield client.reset(split="test", index=index, seed=7).observation.model_dump_json()
-    for each in said:
-        yield client.step(ChatAction(**each)).observation.model_dump_json()
+    for message in messages:
+        yield client.step(ChatAction(**message)).observation.model_dump_json()
 
 
 def checks(url: str, declared: Any) -> Iterator[tuple[str, bool, str]]:
@@ -116,8 +116,8 @@ def checks(url: str, declared: Any) -> Iterator[tuple[str, bool, str]]:
     sample = oracle.chosen(tasks, EACH)
     truths = {index: oracle.actions(tasks[index]) for index in sample}
     with ChatClient(base_url=url).sync() as one, ChatClient(base_url=url).sync() as two:
-        best, again = (rewards(each, truths.__getitem__, sample) for each in (one, two))
-        full = f"{sum(each == 1.0 for each in best)} of {len(best)} episodes"
+        best, again = (rewards(client, truths.__getitem__, sample) for client in (one, two))
+        full = f"{sum(reward == 1.0 for reward in best)} of {len(best)} episodes"
         yield "semantic.oracle_max", min(best) == 1.0, f"the oracle earns 1 in {full}"
         canaries = json.loads((PACKAGE / declared.canaries).read_text())
         floors = {
@@ -128,7 +128,7 @@ def checks(url: str, declared: Any) -> Iterator[tuple[str, bool, str]]:
         yield "semantic.floor_gap", 1 - floors["noop"] >= 0.5, told
         holds = max(floors.values()) == floors["noop"]
         yield "semantic.canary_floor", holds, f"no canary earns more: {floors}"
-        cut = [rewards(each, lambda index: truths[index][:-1], sample) for each in (one, two)]
+        cut = [rewards(client, lambda index: truths[index][:-1], sample) for client in (one, two)]
         told = f"{2 * len(sample)} episodes, right and cut short, earn the same on two connections"
         yield "semantic.verifier_determinism", best == again and cut[0] == cut[1], told
         alone = [list(shown(one, index, truths[index])) for index in sample]
@@ -165,14 +165,14 @@ def main(output: str = "report.json") -> None:
         running = validate_running_environment(server.base_url)["criteria"]
     finally:
         server.stop()
-    report.results = [own.get(each.check_id, each) for each in report.results]
+    report.results = [own.get(result.check_id, result) for result in report.results]
     report.verdict = apply_policy(report.results, load_policy("v2"), Lane.LOCAL)
     write_report(report, Path(output))
-    for each in report.results:
-        print(f"{each.status.value:5}{each.check_id}: {each.evidence[0]}")
+    for result in report.results:
+        print(f"{result.status.value:5}{result.check_id}: {result.evidence[0]}")
     print("verdict:", report.verdict.value)
-    for each in running:
-        print("passed" if each["passed"] else "FAILED", each["description"])
+    for process in running:
+        print("passed" if process["passed"] else "FAILED", process["description"])
 
 
 if __name__ == "__main__":

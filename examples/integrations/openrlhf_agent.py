@@ -39,7 +39,7 @@ from fctncalling.lab.integrations.openrlhf import agent_instance, dataset_rows
 
 
 class ScriptedEngine:
-    """Answers with the right calls of a task; stands in for vLLM."""
+    """Engine that answers with the right calls of a task; replaces vLLM."""
 
     def __init__(self, task: Task, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -58,7 +58,7 @@ class ScriptedEngine:
 
 
 def main() -> None:
-    """Play two multi-turn tasks; print the reward and how many tokens were the model's."""
+    """Play two multi-turn tasks; print the reward and the number of the model's tokens."""
     tokenizer = AutoTokenizer.from_pretrained(embedded_path("model"))
     tasks = [task for task in load_tasks(embedded_path("train")) if task.is_multi_turn][:2]
     executor = MultiTurnAgentExecutor(agent_instance(tasks, tokenizer))

@@ -1,4 +1,4 @@
-"""SkyRL-Gym plays this project's tasks: the environment that SkyRL's generator steps.
+"""SkyRL-Gym plays this project's tasks: the environment for SkyRL's generator.
 
 python3.11 -m venv /tmp/skyrl
 /tmp/skyrl/bin/pip install skyrl-gym==0.4.0
@@ -21,8 +21,8 @@ from fctncalling.lab.integrations.skyrl import dataset_rows, text_env
 
 
 def play(row: dict[str, Any], texts: Sequence[str]) -> tuple[float, bool]:
-    """Play a row as SkyRL's generator does, the model a script; return reward and verdict."""
-    columns = {key: it for key, it in row.items() if key not in ("prompt", "env_class")}
+    """Play a row as SkyRL's generator does, with a scripted model; return reward and verdict."""
+    columns = {key: value for key, value in row.items() if key not in ("prompt", "env_class")}
     env = skyrl_gym.make(row["env_class"], env_config=None, extras=columns)
     env.init(row["prompt"])
     total = 0.0

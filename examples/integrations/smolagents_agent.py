@@ -1,4 +1,4 @@
-"""A smolagents CodeAgent whose code runs confined.
+"""smolagents' CodeAgent executes its code in our confined executor.
 
   python3.11 -m venv /tmp/smolagents
   /tmp/smolagents/bin/pip install smolagents==1.26.0
@@ -25,7 +25,7 @@ STEPS = (
 
 
 class Script(Model):
-    """Says the next step, whatever it is asked."""
+    """Model that returns the next scripted step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Script(Model):
 
 
 def main() -> None:
-    """Run the agent; print its answer and what the file gave."""
+    """Run the agent; print its answer and the content of the file."""
     executor = ConfinedExecutor(timeout_s=5, memory_mb=256)
     agent = CodeAgent(tools=[], model=Script(), executor=executor, verbosity_level=0)
     try:

@@ -49,14 +49,14 @@ def script() -> list[dict[str, Any]]:
 
 
 class Endpoint(BaseHTTPRequestHandler):
-    """OpenAI's chat interface, with a script behind it."""
+    """Scripted server of OpenAI's chat interface."""
 
     def do_POST(self) -> None:
         """Answer with the script's next message, or with a text in every other task."""
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"]
-        own = any(each["content"] == TASKS[0].question[0][0]["content"] for each in asked)
-        said = sum(each["role"] == "assistant" for each in asked)
-        message = {"role": "assistant", **(script()[said] if own else {"content": "No."})}
+        messages = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"]
+        own = any(message["content"] == TASKS[0].question[0][0]["content"] for message in messages)
+        num_answers = sum(message["role"] == "assistant" for message in messages)
+        message = {"role": "assistant", **(script()[num_answers] if own else {"content": "No."})}
         finish = "tool_calls" if message.get("tool_calls") else "stop"
         completion = {
             "id": "1",
@@ -73,7 +73,7 @@ class Endpoint(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Be silent."""
+        """Do not log."""
 
 
 def main() -> None:
@@ -90,7 +90,7 @@ def main() -> None:
             output_dir=folder,
         )
         episodes = asyncio.run(run_eval(config))
-    for episode in sorted(episodes, key=lambda each: each.task.data.idx):
+    for episode in sorted(episodes, key=lambda item: item.task.data.idx):
         [trace] = episode.traces
         assert trace.ok, trace.errors
         print(

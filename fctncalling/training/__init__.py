@@ -1,1 +1,1 @@
-"""Training runs: environments and models meet."""
+"""Training runs, in which environments and models meet."""

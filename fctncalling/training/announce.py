@@ -1,4 +1,4 @@
-"""Notes to the user, printed by the first of several processes, and the commands they name."""
+"""Notes to the user, printed by the first of several processes, and commands in them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def is_first_process() -> bool:
 
 
 def announce(*lines: str) -> None:
-    """Announce lines: print them at once in the first process; nothing in the others."""
+    """Print lines at once in the first process only."""
     if is_first_process() and lines:
         print(*lines, sep="\n", flush=True)
 
 
 def shell_command(subcommand: str, launcher: str = "") -> str:
-    """Return the shell command of `fctncalling SUBCOMMAND` for the user, ready to be copied.
+    """Format `fctncalling SUBCOMMAND` as a shell command for the user to copy.
 
     By the script that is running, where it is one of ours and has that subcommand; else by the
     console script. launcher: such as torchrun, which stands in Python's place.
@@ -41,18 +41,18 @@ def shell_command(subcommand: str, launcher: str = "") -> str:
 
 
 def shell_python() -> str:
-    """Return the shell command of this Python for the user, ready to be copied."""
+    """Format a call of this Python as a shell command for the user to copy."""
     return shlex.quote(_short(Path(sys.executable)))
 
 
 def _short(program: Path) -> str:
-    """Return a program by its name where the shell finds it so, else by its path.
+    """Return a program's name if the shell finds it by that, else its path.
 
     From here where it lies below; links are not followed, for an environment's Python is one.
     """
     path = os.path.abspath(program)
     for name in {program.name, program.name.rstrip("0123456789.")}:
-        found = shutil.which(name)
-        if found and os.path.abspath(found) == path:
+        command = shutil.which(name)
+        if command and os.path.abspath(command) == path:
             return name
     return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path

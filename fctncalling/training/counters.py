@@ -39,18 +39,18 @@ class Counters:
     def from_state(cls, saved: Any) -> Counters:
         """Return the counters from a saved state; ValueError, TypeError if it has none."""
         counters = cls(**{name: saved[name] for name in saved if name not in FORMER_COUNTERS})
-        for each in fields(cls):
-            value, default = getattr(counters, each.name), getattr(cls(), each.name)
+        for counter in fields(cls):
+            value, default = getattr(counters, counter.name), getattr(cls(), counter.name)
             kinds = (int, float) if isinstance(default, float) else type(default)
             if default is not None and (
                 not isinstance(value, kinds)
                 or (isinstance(value, int | float) and not value >= min(0, default))
             ):
-                raise ValueError(f"its counters say {each.name} = {value!r}")
+                raise ValueError(f"its counters say {counter.name} = {value!r}")
         return counters
 
     def add_evaluation(self, latest: dict[str, Any], *, strict: bool) -> None:
-        """Add the evaluation of the current update, as the first or the best if it is.
+        """Record an evaluation of the current update, as the first or the best if it is.
 
         `strict`: compare strict success rates, where the environment has them.
         """
@@ -64,7 +64,7 @@ class Counters:
             self.best = {"update": self.updates, kind: success}
 
     def loss_of_best(self) -> tuple[str, float, float] | None:
-        """Return kind, newest and best success where the newest is below half of the best."""
+        """Return (kind, newest, best) of a success rate that fell below half of its best."""
         for kind in self.best.keys() - {"update"}:
             now, best = self.latest.get(kind), self.best[kind]
             if now is not None and now < best / 2:

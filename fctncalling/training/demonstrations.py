@@ -50,7 +50,7 @@ def load_successful_episodes(
     held-out tasks. Raises SettingError, naming file and line, where there is none, and for another
     tokenizer's.
     """
-    found, seen, num_lines = list[EpisodeRecord](), set[str](), 0
+    records, seen, num_lines = list[EpisodeRecord](), set[str](), 0
     for path in _files(source):
         for number, line in enumerate(_lines(path), 1):
             num_lines += 1
@@ -63,14 +63,14 @@ def load_successful_episodes(
             record = _record(line, template, where)
             key = json.dumps([[row.ids, row.acted] for row in record.rows])
             if key not in seen and record.num_actions_truncated == 0:
-                found.append(record)
+                records.append(record)
             seen.add(key)
-    if not found:
+    if not records:
         raise SettingError(f"--sft_episodes {source}: none of {num_lines} episodes succeeded")
     announce(
-        f"{source}: {len(found)} distinct successful episodes of {num_lines} are demonstrations."
+        f"{source}: {len(records)} distinct successful episodes of {num_lines} are demonstrations."
     )
-    return found
+    return records
 
 
 def _files(source: Path) -> list[Path]:
@@ -123,7 +123,7 @@ def _record(line: Mapping[str, Any], template: ChatTemplate, where: str) -> Epis
 
 
 def _rows(tokens: Any) -> list[TokenRecord]:
-    """Return the rows of a line's `tokens`."""
+    """Parse the token rows of a log line's `tokens`."""
     rows, before = list[TokenRecord](), list[int]()
     for row in tokens:
         ids = [*before[: row["shared"]], *row["ids"]]
@@ -145,7 +145,7 @@ _NUM_ENVS = 16
 def load_demonstrations(
     config: TrainConfig, run_config: RunConfig, setup: TaskSetup, template: ChatTemplate
 ) -> list[EpisodeRecord]:
-    """Load the demonstrations that the settings name.
+    """Load the demonstrations that the settings ask for.
 
     Raises SettingError or TaskError, naming file and task, for missing files, tasks that cannot be
     demonstrated, and demonstrations without a trained token.
@@ -164,7 +164,7 @@ def load_demonstrations(
             f"{_flags(config)}: none of {len(episodes)} demonstrations has a token to be trained "
             "(--max_episode_tokens may leave no room for an action)"
         )
-    num_tokens, num_trained = sum(len(it.ids) for it in rows), sum(sum(it.acted) for it in rows)
+    num_tokens, num_trained = sum(len(row.ids) for row in rows), sum(sum(row.acted) for row in rows)
     announce(
         f"Supervised fine-tuning on {len(episodes)} demonstrations: {num_tokens:,} tokens, "
         f"{num_trained:,} of them trained."
@@ -175,7 +175,7 @@ def load_demonstrations(
 def _of_tasks(
     config: TrainConfig, run_config: RunConfig, setup: TaskSetup, template: ChatTemplate
 ) -> list[EpisodeRecord]:
-    """Return the ground truths' episodes of --sft_tasks."""
+    """Play the ground truths of --sft_tasks as episodes."""
     if setup.make_env_over is None:
         raise SettingError(
             f"--sft_tasks: --env_name {config.env_name} has no ground truths to play; "
@@ -195,8 +195,9 @@ def _of_tasks(
             tasks = load_tasks(path, self_documented=run_tool_classes(run_config))
             check_tasks(tasks, path, config, run_config)
     # Files number their tasks alike, so ids alone do not tell what is held out.
-    known = {task.id: task for task in tasks}
-    _warn_of_held_out({it.id for it in setup.held_out_tasks if known.get(it.id) == it})
+    by_id = {task.id: task for task in tasks}
+    held_out = {task.id for task in setup.held_out_tasks if by_id.get(task.id) == task}
+    _warn_of_held_out(held_out)
     handler = "" if run_config.handler == "auto" else run_config.handler
     played = play_ground_truths(
         tasks, setup.make_env_over, template, handler, config.max_episode_tokens
@@ -210,18 +211,18 @@ def load_logged_tasks(path: Path, training_tasks: Sequence[Task]) -> list[Task]:
     Conversations that list no function are offered those of the training tasks. Raises SettingError
     where no answer can be used.
     """
-    known = {doc.name: doc for task in training_tasks for doc in task.functions}
-    log = ConversationLog(path, OwnApi("tasks", tuple(known.values()), str(path)))
+    docs = {doc.name: doc for task in training_tasks for doc in task.functions}
+    log = ConversationLog(path, OwnApi("tasks", tuple(docs.values()), str(path)))
     tasks = list(logged_tasks(log))
-    told = f"{len(tasks)} answers of {path} are demonstrations; left out: {log.left_out()}"
+    note = f"{len(tasks)} answers of {path} are demonstrations; left out: {log.left_out()}"
     if not tasks:
-        raise SettingError(f"--sft_tasks: {told}")
-    announce(told)
+        raise SettingError(f"--sft_tasks: {note}")
+    announce(note)
     return tasks
 
 
 def _warn_of_held_out(task_ids: Collection[str]) -> None:
-    """Say how many held-out tasks are demonstrated."""
+    """Announce how many held-out tasks are among the demonstrations."""
     if task_ids:
         announce(
             f"Note: {len(task_ids)} held-out tasks are demonstrated too, such as {min(task_ids)}."
@@ -239,7 +240,8 @@ def play_ground_truths(
 
     SettingError where one cannot be played.
     """
-    if unknown := [task.id for task in tasks if not _has_known_calls(task)]:
+    unknown = [t.id for t in tasks if t.kind == "agentic" or t.category.endswith("_relevance")]
+    if unknown:
         raise SettingError(
             f"--sft_tasks: {unknown[0]}: {len(unknown)} of {len(tasks)} tasks do not say which "
             "calls solve them (agentic and relevance tasks); leave them out"
@@ -273,9 +275,9 @@ def play_ground_truths(
 
 
 def _require_played(played: Sequence[EpisodeRecord], errors: Mapping[str, str]) -> None:
-    """Raise SettingError for a ground truth that is no calls, or whose environment failed."""
+    """Raise SettingError for a ground truth that has no calls, or a failed environment."""
     failed = [task_id for task_id, error in errors.items() if error]
-    failed += [each.task_id for each in played if each.invalid]
+    failed += [episode.task_id for episode in played if episode.invalid]
     if failed:
         cause = errors.get(failed[0]) or "its environment failed, see the message above"
         raise SettingError(
@@ -284,18 +286,14 @@ def _require_played(played: Sequence[EpisodeRecord], errors: Mapping[str, str]) 
         )
 
 
-def _has_known_calls(task: Task) -> bool:
-    return task.kind != "agentic" and not task.category.endswith("_relevance")
-
-
 def _usable(played: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:
-    """Return the episodes that succeeded whole; what is left out is announced."""
+    """Return the successful, complete episodes; announce the others."""
     strict = config.reward.startswith("strict")
-    cut = [each for each in played if each.truncated]
+    cut = [episode for episode in played if episode.truncated]
     failed = [
-        each
-        for each in played
-        if not each.truncated and not (each.strict_success if strict else each.success)
+        episode
+        for episode in played
+        if not episode.truncated and not (episode.strict_success if strict else episode.success)
     ]
     if cut:
         announce(
@@ -308,8 +306,8 @@ def _usable(played: Sequence[EpisodeRecord], config: TrainConfig) -> list[Episod
             f"Note: {len(failed)} of {len(played)} ground truths fail their own check and are left "
             f"out, such as {failed[0].task_id}."
         )
-    left_out = {id(each) for each in (*cut, *failed)}
-    return [each for each in played if id(each) not in left_out]
+    left_out = {id(episode) for episode in (*cut, *failed)}
+    return [episode for episode in played if id(episode) not in left_out]
 
 
 def _bar(total: int) -> Any:
@@ -335,7 +333,7 @@ COMPANIES: dict[str, str] = {
 
 
 class GroundTruthPolicy:
-    """Policy that plays the ground truth, as one who does not know it could.
+    """Policy that plays the ground truth, looking up values first where an agent must.
 
     A logged answer is said as it was. A call of a turn waits for the results of those before it
     where it takes a value that was neither said nor shown so far and stands in no function's
@@ -348,7 +346,7 @@ class GroundTruthPolicy:
         self._look_ups: list[Call] = []  # of this turn; none is made twice
 
     def __call__(self, situation: PolicyInput) -> str:
-        """Return the next message; in words where a request is answered by no call.
+        """Return the next message; words if a request needs no call.
 
         ValueError if the calls cannot be written.
         """
@@ -366,10 +364,10 @@ class GroundTruthPolicy:
         if look_up is not None and look_up not in self._look_ups:
             self._look_ups.append(look_up)
             return render(situation, [look_up])
-        known = situation.heard + json.dumps(list(situation.tools), ensure_ascii=False)
+        conversation = situation.heard + json.dumps(list(situation.tools), ensure_ascii=False)
         number = 1
         while number < len(self._left) and not needed[number]:
-            if not _is_known(self._left[number], known):
+            if not _is_known(self._left[number], conversation):
                 break
             number += 1
         calls, self._left = self._left[:number], self._left[number:]
@@ -387,7 +385,7 @@ def _shown(situation: PolicyInput, text: str) -> str:
 
 
 def prerequisite_lookup(call: Call, heard: str, offered: Collection[str]) -> Call | None:
-    """Return the look-up that must precede a call; None where all is known, or no function tells.
+    """Return the look-up call that must precede a call; None if no value is missing.
 
     BFCL's truths know the state of the tools. One who plays them has to ask for what nobody has
     said: demonstrated without a look-up, such a value teaches to guess. A look-up changes no state,
@@ -408,24 +406,24 @@ def prerequisite_lookup(call: Call, heard: str, offered: Collection[str]) -> Cal
 
 
 def occurs_as_word(word: str, text: str) -> bool:
-    """Whether a word or number occurs in a text by itself, not as a part of another."""
+    """Whether a word or number occurs in a text, not as part of another word."""
     return re.search(rf"(?<![\w.]){re.escape(word)}(?!\w|\.\d)", text) is not None
 
 
-def _is_known(call: Call, known: str) -> bool:
-    """Return whether each value of a call stands in the text, as a word of its own."""
+def _is_known(call: Call, text: str) -> bool:
+    """Whether a text contains each value of a call as a word."""
     return all(
-        occurs_as_word(word, known) for value in call.arguments.values() for word in _words(value)
+        occurs_as_word(word, text) for value in call.arguments.values() for word in _words(value)
     )
 
 
 def _words(value: Any) -> Iterator[str]:
-    """Yield how the parts of a value are written; none for what can be guessed: true, false."""
+    """Yield the texts of a value's parts, except values that can be guessed: true, false."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
-        for each in value:
-            yield from _words(each)
+        for item in value:
+            yield from _words(item)
     elif isinstance(value, float) and value.is_integer():
         yield str(int(value))
     elif value is not None and not isinstance(value, bool):

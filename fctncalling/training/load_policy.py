@@ -1,4 +1,4 @@
-"""Load policy and chat template from a folder, hub name or checkpoint."""
+"""Loading of policy and chat template from a folder, hub name or checkpoint."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def load_policy(
 
 
 def _check_positions(model: Any, config: TrainConfig) -> None:
-    """Raise SettingError where an episode may be longer than what the model reads."""
+    """Raise SettingError if an episode may exceed the model's context length."""
     positions = getattr(model.config, "max_position_embeddings", None)
     if positions is None or positions >= config.max_episode_tokens:
         return
@@ -96,7 +96,7 @@ def _check_positions(model: Any, config: TrainConfig) -> None:
 
 
 def _check_critic_layers(model: Any, config: TrainConfig) -> None:
-    """Raise SettingError where the critic is to read more layers than the model has."""
+    """Raise SettingError if the critic is to read more layers than the model has."""
     layers = getattr(model.config, "num_hidden_layers", config.critic_layers)
     if config.critic_layers > layers:
         raise SettingError(
@@ -110,19 +110,18 @@ def _check_tokenizer(tokenizer: Any, model: Any) -> None:
 
     Empty, or with tokens outside its embedding.
     """
-    ids, known = tokenizer.encode("a b", add_special_tokens=False), model.get_input_embeddings()
+    ids = tokenizer.encode("a b", add_special_tokens=False)
     if not ids:
         raise ValueError("its tokenizer makes no tokens of a text; is tokenizer.json missing?")
-    if max(ids) >= known.num_embeddings:
-        raise ValueError(
-            f"its tokenizer is another model's: token {max(ids)} of {known.num_embeddings}"
-        )
+    size = model.get_input_embeddings().num_embeddings
+    if max(ids) >= size:
+        raise ValueError(f"its tokenizer is another model's: token {max(ids)} of {size}")
 
 
 def load_template(
     tokenizer: Any, path: str | None, model: Any = None, kwargs: str | None = None
 ) -> ChatTemplate:
-    """Load the template of chats; announce where a plain one stands in."""
+    """Load the chat template; announce if a plain one replaces it."""
     from fctncalling.algorithms.policy.template_file import load_template
 
     if path is None and not getattr(tokenizer, "chat_template", None):
@@ -135,7 +134,7 @@ def load_template(
 
 @contextlib.contextmanager
 def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
-    """Turn file errors of the block into ModelError or CheckpointError."""
+    """Context manager: convert file errors to ModelError or CheckpointError."""
     from safetensors import SafetensorError
 
     from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE
@@ -163,7 +162,7 @@ def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first line of an error, with its type where the message alone is unclear."""
+    """Return the first line of an error, with its type if the message alone is unclear."""
     line = next(iter(str(error).splitlines()), "").rstrip(".: ")
     if isinstance(error, (OSError, ValueError)) and line:
         return line
@@ -177,7 +176,7 @@ def configure_policy(
     device: torch.device,
     roles: Sequence[str] = (),
 ) -> None:
-    """Configure a policy: attach adapters, critic and reference by the settings.
+    """Attach adapters, critic and reference to a policy, by the settings.
 
     SettingError if a file does not fit.
     """
@@ -205,14 +204,14 @@ def configure_policy(
 
 
 def weights_source(config: TrainConfig, checkpoint: Path | None) -> str:
-    """Return the source of the model's weights: the checkpoint's folder, or the base model."""
+    """Return the folder or hub name of the model's weights: the checkpoint, or the base model."""
     return base_model(config) if checkpoint is None or config.lora_r else str(checkpoint)
 
 
 def _adapt(
     policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, roles: Sequence[str]
 ) -> None:
-    """Put adapters into the policy, fresh ones or the checkpoint's; with them comes its critic."""
+    """Attach adapters to the policy, fresh ones or the checkpoint's with its critic."""
     try:
         policy.add_lora(
             r=config.lora_r,
@@ -229,7 +228,7 @@ def _adapt(
 
 
 def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) -> None:
-    """Take a checkpoint's critic for the policy; it must read what this run's reads."""
+    """Load a checkpoint's critic; it must read the same features as this run's."""
     from safetensors import SafetensorError
 
     kind = critic_kind(folder)
@@ -245,7 +244,7 @@ def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) ->
 
 
 def critic_kind(folder: Path) -> str | None:
-    """Return the kind of critic (--critic) that a checkpoint has; None if it has none."""
+    """Return a checkpoint's kind of critic (--critic); None if it has none."""
     from fctncalling.algorithms.policy.lora import CRITIC
     from fctncalling.algorithms.policy.value_head import CRITIC_MODEL_FILE, find_value_head_file
 
@@ -257,7 +256,7 @@ def critic_kind(folder: Path) -> str | None:
 
 
 def base_model(config: TrainConfig) -> str:
-    """Return the base model that a run starts from, a folder or hub name.
+    """Return the base model of a run, a folder or hub name.
 
     The reference, whatever was learned since. A GGUF file is converted first, once.
     """

@@ -1,4 +1,4 @@
-"""Prepare a TrainingRun: start checks, tasks, environments, policy, rollout backend and log.
+"""Preparation of a TrainingRun: checks, tasks, environments, policy, rollout backend, log.
 
 The checks come before anything is loaded or written: missing packages, files and folders.
 """
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 def prepare_run(
     config: TrainConfig, run_config: RunConfig, task_setup: TaskSetup | None = None
 ) -> TrainingRun:
-    """Prepare a run of training: at its start, or restored from the checkpoint of --resume.
+    """Prepare a training run, new or restored from the checkpoint of --resume.
 
     `task_setup` replaces the environments of the settings.
     """
@@ -90,7 +90,7 @@ def prepare_run(
         _resolve_call_form(run_config, form)
     check_central_critic(config, policy, template, len(roles))
     is_ahead = supervised_stage_is_ahead(config, checkpoint)
-    shown = load_demonstrations(config, run_config, setup, template) if is_ahead else []
+    demonstrations = load_demonstrations(config, run_config, setup, template) if is_ahead else []
     source = None
     if run_config.agent_command is not None:
         part = import_laboratory_module("gateway.agent_source")
@@ -118,14 +118,14 @@ def prepare_run(
         log_tokens_interval=run_config.log_tokens_interval,
         processes=processes,
     )
-    _restore(run, checkpoint, shown)
+    _restore(run, checkpoint, demonstrations)
     return run
 
 
-def _restore(run: TrainingRun, checkpoint: Path | None, shown: list[EpisodeRecord]) -> None:
+def _restore(run: TrainingRun, checkpoint: Path | None, records: list[EpisodeRecord]) -> None:
     """Restore a run, with its supervised stage, from a checkpoint, or clear its log."""
-    if shown:
-        run.supervised = SupervisedLearner(run.policy, shown, run.config, run.processes)
+    if records:
+        run.supervised = SupervisedLearner(run.policy, records, run.config, run.processes)
     if checkpoint is not None:
         run.restore(checkpoint)
         announce(f"Going on from {checkpoint}, after {progress_text(run)}.")
@@ -138,7 +138,7 @@ WITH_CALL_FORM = ("fctncalling_env", "clarify", "team")
 
 
 def _resolve_call_form(run_config: RunConfig, form: TemplateForm) -> None:
-    """Resolve --handler auto, in place, to the form that the chat template writes; say which.
+    """Replace --handler auto, in place, by the form of the chat template; announce it.
 
     Environments read the setting when they are made. A resumed run keeps the form that it had.
     """
@@ -154,7 +154,7 @@ def _resolve_call_form(run_config: RunConfig, form: TemplateForm) -> None:
 def _check_and_announce(
     config: TrainConfig, run_config: RunConfig, policy: ActorCritic, template: ChatTemplate
 ) -> None:
-    """Check the chat template; announce what stands in place of the algorithm's own.
+    """Check the chat template; announce settings that replace the algorithm's defaults.
 
     And limits of prefix sharing, which the policy finds before its weights are sharded.
     """
@@ -173,7 +173,7 @@ def _check_and_announce(
 
 
 def learning_notes(config: TrainConfig) -> list[str]:
-    """Return notes on the policy's credit and the episodes of an update, where not plain."""
+    """Return notes on unusual credit assignment and episodes of an update."""
     notes = []
     if config.policy_credit != f"{config.algorithm_name}'s estimate":
         notes.append(f"Policy credit: {config.policy_credit}.")
@@ -193,7 +193,7 @@ def learning_notes(config: TrainConfig) -> list[str]:
 
 
 def _start_processes(config: TrainConfig, run_config: RunConfig) -> ProcessGroup:
-    """Check the settings; return the process group of this launch and announce its size."""
+    """Check the settings, start the process group of this launch and announce its size."""
     check_rollout(config, run_config)
     check_start(config, run_config)
     processes = init_process_group(config.device, fsdp=config.fsdp)
@@ -204,7 +204,7 @@ def _start_processes(config: TrainConfig, run_config: RunConfig) -> ProcessGroup
 def open_log(
     config: TrainConfig, run_config: RunConfig, folder: Path, processes: ProcessGroup
 ) -> RunLog:
-    """Open the log of a run; of several processes only the first writes it."""
+    """Open the log of a run; only the first of several processes writes it."""
     if not processes.is_first:
         return NoLog(folder)
     described = {**dataclasses.asdict(config), **dataclasses.asdict(run_config)}
@@ -229,7 +229,7 @@ def open_log(
 
 
 def run_description(config: TrainConfig, processes: ProcessGroup) -> dict[str, Any]:
-    """Return the description of a run in config.json, besides the settings.
+    """Return the entries of config.json other than settings.
 
     --config FILE passes over it.
     """
@@ -243,19 +243,19 @@ def run_description(config: TrainConfig, processes: ProcessGroup) -> dict[str, A
 
 
 def library_versions() -> dict[str, str]:
-    """Return the library versions: of this package, Python and what is used."""
+    """Return the versions of this package, Python and the libraries in use."""
     import platform
     from importlib.metadata import version
 
     names = ("torch", "transformers", "tokenizers", "numpy", "gymnasium")
-    found = {"fctncalling": fctncalling.__version__, "commit": _commit()}
-    found["state_hash"] = STATE_HASH_VERSION
-    found |= {"python": platform.python_version(), **{name: version(name) for name in names}}
-    return {name: value for name, value in found.items() if value}
+    versions = {"fctncalling": fctncalling.__version__, "commit": _commit()}
+    versions["state_hash"] = STATE_HASH_VERSION
+    versions |= {"python": platform.python_version(), **{name: version(name) for name in names}}
+    return {name: value for name, value in versions.items() if value}
 
 
 def _commit() -> str:
-    """Return the git commit of a clone, "-dirty" behind it where files were changed.
+    """Return the git commit of a clone, with "-dirty" if files were changed.
 
     "" where this package is no clone, or there is no git.
     """
@@ -273,7 +273,7 @@ def _commit() -> str:
 
 
 def machine_info() -> dict[str, Any]:
-    """Return information on the machine: operating system, cores and GPUs."""
+    """Describe the machine: operating system, cores and GPUs."""
     import platform
 
     import torch
@@ -284,7 +284,7 @@ def machine_info() -> dict[str, Any]:
 
 
 def resolved_settings(config: TrainConfig, device: torch.device) -> dict[str, Any]:
-    """Return the resolved settings: what "auto" and none became."""
+    """Return the values that "auto" and None were resolved to."""
     from fctncalling.algorithms.policy.precision import compute_dtype, weights_dtype
 
     names = {
@@ -299,7 +299,7 @@ def resolved_settings(config: TrainConfig, device: torch.device) -> dict[str, An
 
 
 def check_start(config: TrainConfig, run_config: RunConfig) -> None:
-    """Check at the start what settings would end the run later; SettingError, ModelError."""
+    """Raise SettingError or ModelError for settings that would end the run later."""
     check_wandb(run_config.wandb)
     check_algorithm(config.algorithm_name)
     parse_template_kwargs(run_config.chat_template_kwargs)
@@ -322,7 +322,7 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
 
 
 def check_model(name: str) -> None:
-    """Check the model: that transformers can load it; ModelError.
+    """Raise ModelError if transformers cannot load the model.
 
     GGUF files are checked as they are converted.
     """
@@ -333,7 +333,7 @@ def check_model(name: str) -> None:
 
 
 def check_prompt_style(style: str, template: ChatTemplate) -> None:
-    """Check the prompt style: that the chat template shows tools in it; SettingError."""
+    """Raise SettingError if the chat template does not render tools as the style needs."""
     if style != "bfcl" and template.takes_tools:
         raise SettingError(
             f"--prompt_style {style}: this model's chat template writes tools in its own form; "
@@ -344,7 +344,7 @@ def check_prompt_style(style: str, template: ChatTemplate) -> None:
 def check_central_critic(
     config: TrainConfig, policy: ActorCritic, template: ChatTemplate, num_roles: int
 ) -> None:
-    """Check that a central critic can read rows of its own; SettingError."""
+    """Raise SettingError if a central critic cannot read separate rows."""
     if not config.critic_has_own_rows:
         return
     flag = "--critic_sees truth" if config.critic_sees == "truth" else "--team_critic central"
@@ -364,27 +364,27 @@ def check_central_critic(
 
 
 def check_template(template: ChatTemplate, handler: str = "auto") -> None:
-    """Check that chat template and tokenizer do not spoil training; SettingError.
+    """Raise SettingError if chat template or tokenizer would spoil training.
 
     What is left out of a history before calls is announced. handler: of --handler; a form that is
     named there need not be the template's own.
 
     Takes some 0.1 s.
     """
-    for each in import_laboratory_module("doctor.template_findings").chat_template_findings(
+    for finding in import_laboratory_module("doctor.template_findings").chat_template_findings(
         template, handler
     ):
-        if each.is_fault:
+        if finding.is_fault:
             raise SettingError(
-                f"{each.line}. This would spoil training (fctncalling doctor tells "
+                f"{finding.line}. This would spoil training (fctncalling doctor tells "
                 "more); --no_doctor trains all the same"
             )
-        if each.check == "before calls":
-            announce(f"Note: {each.line}.")
+        if finding.check == "before calls":
+            announce(f"Note: {finding.line}.")
 
 
 def _check_results_dir(folder: Path) -> None:
-    """Raise SettingError if nothing can be written below a folder, which need not exist yet."""
+    """Raise SettingError if a folder, which need not exist yet, is not writable."""
     existing = folder.absolute()
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent

@@ -1,4 +1,4 @@
-"""Proven starts: episodes that begin behind the first actions of their task's ground truth."""
+"""Proven starts: episodes that begin after the first actions of their task's ground truth."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fctncalling.training.task_setup import CLARIFY_JOB, TaskSetup
 
 
 class StartedEnv(gymnasium.Wrapper[str, str, str, str]):
-    """Environment whose reset plays `options["after_steps"]` actions of the ground truth.
+    """Environment that plays `options["after_steps"]` actions of the ground truth at reset.
 
     The `info` of such a reset is that of the last action; `info["opening"]` is that of the task's
     beginning, and `info["played"]` has each action with the reward and `info` behind it.
@@ -33,7 +33,7 @@ class StartedEnv(gymnasium.Wrapper[str, str, str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Reset to a task, or behind the first actions of its ground truth.
+        """Reset to a task, and play the first actions of its ground truth.
 
         Raises InfrastructureError where the truth has ended before.
         """
@@ -56,7 +56,7 @@ class StartedEnv(gymnasium.Wrapper[str, str, str, str]):
 
 
 class ProvenStarts:
-    """Starts of a run's tasks that lie on the way of a ground truth that solves its task."""
+    """Start states along ground truths that were proven to solve their tasks."""
 
     def __init__(self, setup: TaskSetup, config: TrainConfig, run_config: RunConfig) -> None:
         others = run_config.user or run_config.agent_command or config.env_name == CLARIFY_JOB
@@ -72,11 +72,11 @@ class ProvenStarts:
         self._num_actions: dict[str, int] = {}
 
     def make_env(self) -> StartedEnv:
-        """Make an environment whose episodes may begin at these starts."""
+        """Make an environment with episodes that may begin at these starts."""
         return StartedEnv(self._make_env(), self._make_player)
 
     def num_actions(self, task_id: str) -> int:
-        """Return how many actions the task's ground truth takes; 0 where they do not solve it."""
+        """Return the number of actions in a task's ground truth; 0 if they do not solve it."""
         if task_id not in self._num_actions:
             player = self._make_player(task_id)
             episode = play_episode(self._own_env, task_id, player, seed=0).episode

@@ -1,4 +1,4 @@
-"""--resume: find the checkpoint, check the flags against it."""
+"""Resumption of a run (--resume): finds the checkpoint and checks the flags against it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.supervised import SupervisedLearner
 
 # Setting -> its name in messages.
-LABELS = {each.name: each.label for each in settings_of(TrainConfig)}
+LABELS = {setting.name: setting.label for setting in settings_of(TrainConfig)}
 # What saved weights and optimisers are made of: with another value of these they mean nothing.
 FIXED_SETTINGS = tuple(
     "algorithm_name lora_r lora_alpha lora_targets role_adapters team_critic critic critic_head "
@@ -37,7 +37,7 @@ CHANGED_DEFAULTS = ("group_baseline", "lam")
 def checkpoint_to_resume(
     config: TrainConfig, folder: Path, *, is_first: bool = True
 ) -> Path | None:
-    """Return the checkpoint to resume from, as --resume asks.
+    """Find the checkpoint that --resume asks for.
 
     None for the beginning, also of a run killed before it saved.
 
@@ -73,42 +73,42 @@ def checkpoint_to_resume(
     return checkpoint
 
 
-def keep_former_defaults(namespace: argparse.Namespace, given: Collection[str]) -> None:
-    """Keep a resumed run's settings of which the default has changed, unless they are given."""
+def keep_former_defaults(namespace: argparse.Namespace, given_names: Collection[str]) -> None:
+    """Restore a resumed run's settings if their default has changed and no flag sets them."""
     from fctncalling.algorithms.run.logs import results_folder
 
     before = _settings_of_run(results_folder(cast(TrainConfig, namespace)))
-    for name in set(CHANGED_DEFAULTS) & set(before) - set(given):
+    for name in set(CHANGED_DEFAULTS) & set(before) - set(given_names):
         setattr(namespace, name, before[name])
 
 
 def keep_template(run_config: RunConfig, checkpoint: Path) -> RunConfig:
-    """Return the settings with the chat template and its arguments of the checkpoint's run.
+    """Restore the chat template and its arguments of the checkpoint's run.
 
     Where no other ones are given. A template is kept where the checkpoint holds that very text, as
     those since version 0.4 do.
     """
     before = run_settings(checkpoint)
     kwargs, path = before.get("chat_template_kwargs") or {}, before.get("chat_template")
-    kept: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if run_config.chat_template_kwargs is None:
-        kept |= {"chat_template_kwargs": json.dumps(kwargs)} if kwargs else {}
+        settings |= {"chat_template_kwargs": json.dumps(kwargs)} if kwargs else {}
     elif (now := parse_template_kwargs(run_config.chat_template_kwargs)) != kwargs:
         announce(f"Note: going on with --chat_template_kwargs {now}, before it was {kwargs}.")
     if path and run_config.chat_template is None:
         texts = {_text(Path(path)), _text(checkpoint / "chat_template.jinja")}
-        kept |= {"chat_template": path} if len(texts) == 1 and None not in texts else {}
-    return dataclasses.replace(run_config, **kept)
+        settings |= {"chat_template": path} if len(texts) == 1 and None not in texts else {}
+    return dataclasses.replace(run_config, **settings)
 
 
 def keep_form(run_config: RunConfig, checkpoint: Path) -> RunConfig:
-    """Return the settings with the call form of the checkpoint's run, where no other is given.
+    """Restore the call form of the checkpoint's run, unless a flag sets another.
 
     That of a run before version 0.4 is BFCL's, whatever the chat template writes.
     """
     before = str(run_settings(checkpoint).get("handler") or "auto")
-    given = run_config.handler
-    return run_config if given != "auto" else dataclasses.replace(run_config, handler=before)
+    handler = run_config.handler
+    return run_config if handler != "auto" else dataclasses.replace(run_config, handler=before)
 
 
 def _text(path: Path) -> str | None:
@@ -119,12 +119,12 @@ def _text(path: Path) -> str | None:
 
 
 def run_settings(checkpoint: Path) -> dict[str, Any]:
-    """Return the config.json of a checkpoint's run; {} for one that was moved away from it."""
+    """Return the config.json of a checkpoint's run; {} if the checkpoint was moved."""
     return _settings_of_run(checkpoint.resolve().parent.parent)
 
 
 def unfit_checkpoint_error(checkpoint: Path, error: Exception) -> Exception:
-    """Return the error of an unfit checkpoint, which does not fit the run: a CheckpointError."""
+    """Make the error of a checkpoint that does not fit the run."""
     from fctncalling.algorithms.run.checkpoint import CheckpointError
 
     return CheckpointError(
@@ -135,7 +135,7 @@ def unfit_checkpoint_error(checkpoint: Path, error: Exception) -> Exception:
 
 
 def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
-    """Print which settings differ from the checkpoint's; SettingError if they do not fit it."""
+    """Print settings that differ from the checkpoint's; SettingError if they do not fit it."""
     changed = changed_settings(config, checkpoint)
     _reject_incompatible(changed, checkpoint)
     before = run_settings(checkpoint)
@@ -157,7 +157,7 @@ def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
 
 
 def announce_former_hash(config: TrainConfig, checkpoint: Path) -> None:
-    """Say that states are matched otherwise than before, where a run of 0.3 or earlier goes on."""
+    """Announce that a resumed run of 0.3 or earlier matches states by a new hash."""
     if config.group_baseline != "state":
         return
     run = run_settings(checkpoint)
@@ -169,13 +169,13 @@ def announce_former_hash(config: TrainConfig, checkpoint: Path) -> None:
 
 
 def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that changed since the checkpoint's run.
+    """Return the settings that differ from those of the checkpoint's run.
 
     Name -> (before, now).
     """
     before = run_settings(checkpoint)
     now = {
-        name: _as_json(value)
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in dataclasses.asdict(config).items()
         if name not in FREE_SETTINGS
     }
@@ -187,7 +187,7 @@ def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[A
 
 
 def _settings_of_run(folder: Path) -> dict[str, Any]:
-    """Return the settings of a run's folder; none of a checkpoint that was moved away from it."""
+    """Return the settings of a checkpoint's run; {} if the checkpoint was moved."""
     try:
         settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -206,16 +206,12 @@ def _reject_incompatible(changed: dict[str, tuple[Any, Any]], checkpoint: Path) 
             )
 
 
-def _as_json(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _word(value: Any) -> str:
     return value if isinstance(value, str) else format_value(value)
 
 
 def supervised_stage_is_ahead(config: TrainConfig, checkpoint: Path | None) -> bool:
-    """Whether the supervised stage is still ahead: a checkpoint of an update is past it."""
+    """Whether the supervised stage has not ended; a checkpoint of an update is past it."""
     past = checkpoint is not None and checkpoint.resolve().name.startswith("update_")
     return config.has_supervised_stage and not past
 
@@ -223,7 +219,7 @@ def supervised_stage_is_ahead(config: TrainConfig, checkpoint: Path | None) -> b
 def restore_supervised_learner(
     learner: SupervisedLearner | None, state: Mapping[str, Any]
 ) -> SupervisedLearner | None:
-    """Restore the learner of a checkpoint's supervised stage; None where that is past.
+    """Restore the learner of a checkpoint in the supervised stage; None after that stage.
 
     ValueError where it does not fit.
     """

@@ -1,4 +1,4 @@
-"""RunConfig: settings of a run outside the learning algorithm, and defaults per environment."""
+"""Settings of a run outside the learning algorithm, and defaults per environment."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ A model of one's own starts with those of TrainConfig, which are careful.
 
 @dataclass
 class RunConfig(Settings):
-    """Configuration of a run outside the algorithm: environments, tools, logs, workers."""
+    """Settings of a run outside the algorithm: environments, tools, logs, workers."""
 
     handler: Annotated[
         str,

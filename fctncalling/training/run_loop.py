@@ -1,4 +1,4 @@
-"""The loop of a training run, and its report at the end."""
+"""Loop of a training run, and its report at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None:
-    """Run the loop of training: collect, learn, evaluate and save until all is done.
+    """Collect, learn, evaluate and save until the run is done.
 
     profiler: of the laboratory, for --profile.
     """
@@ -43,7 +43,7 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None
 
 
 def write_run_report(run: TrainingRun, prompt_style: str) -> None:
-    """Write the report of a finished run: evaluation.json, curve.png, and a printed summary.
+    """Write the report of a finished run: evaluation.json, curve.png, a printed summary.
 
     prompt_style: how tasks were shown.
     """
@@ -80,7 +80,7 @@ def write_run_report(run: TrainingRun, prompt_style: str) -> None:
 
 
 def _commands_to_look(folder: Path) -> list[str]:
-    """Return the commands that show a run, as the user's shell runs them."""
+    """Return shell commands that display a run."""
     name = shlex.quote(str(folder))
     lines = [f"Look at it:\n  {shell_command('view')} {name}"]
     if any(folder.glob("events.out.tfevents*")):
@@ -89,7 +89,7 @@ def _commands_to_look(folder: Path) -> list[str]:
 
 
 def _supervised_figures(counters: Counters) -> dict[str, Any]:
-    """Return the entries of evaluation.json about the supervised stage; none without one."""
+    """Return the entries of evaluation.json about the supervised stage, if there was one."""
     if not counters.sft_steps:
         return {}
     return {
@@ -101,18 +101,18 @@ def _supervised_figures(counters: Counters) -> dict[str, Any]:
 
 
 def _learned(counters: Counters, config: TrainConfig) -> list[str]:
-    """Return a sentence about each stage of training: from what it learned, and how long."""
-    found = []
+    """Return a sentence on the data and duration of each stage of training."""
+    sentences = []
     if counters.sft_steps:
-        found.append(
+        sentences.append(
             f"Supervised fine-tuning took {counters.sft_steps} steps on {counters.sft_tokens:,} "
             f"trained tokens and {counters.sft_cpu_seconds:.0f} CPU seconds, seed {config.seed}."
         )
-    if counters.updates or not found:
-        found.append(
+    if counters.updates or not sentences:
+        sentences.append(
             f"{config.algorithm_name} learned from {counters.episodes} episodes "
             f"({counters.env_steps} steps, {counters.invalid_episodes} invalid and left out) in "
             f"{counters.updates} updates and {counters.train_cpu_seconds:.0f} CPU seconds, seed "
             f"{config.seed}."
         )
-    return found
+    return sentences

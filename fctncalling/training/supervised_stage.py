@@ -1,4 +1,4 @@
-"""The supervised stage of a run: base evaluation, optimiser steps, log and checkpoints."""
+"""Supervised stage of a run: base evaluation, optimiser steps, log and checkpoints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASE_VERSION = -1  # of the weights that the stage starts from; updates are coun
 
 
 def learn_demonstrations(run: TrainingRun, progress: Progress) -> None:
-    """Learn the demonstrations: evaluate the base model, take the steps, save.
+    """Run the supervised stage: evaluate the base model, take the steps, save.
 
     Nothing where the run has no such stage, or is past it.
     """
@@ -54,7 +54,7 @@ def _evaluate_base(run: TrainingRun) -> dict[str, Any]:
 
 
 def _take_step(run: TrainingRun, learner: SupervisedLearner) -> dict[str, float]:
-    """Take and log a step; KeyboardInterrupt leaves the weights as they were before it."""
+    """Take and log a step; KeyboardInterrupt restores the weights from before it."""
     started, cpu = time.perf_counter(), time.process_time()
     alone, interrupted, metrics = run.processes.count == 1, False, dict[str, float]()
     try:
@@ -80,7 +80,7 @@ def _take_step(run: TrainingRun, learner: SupervisedLearner) -> dict[str, float]
 
 @torch.no_grad()
 def _copy_decoder(policy: ActorCritic) -> None:
-    """Let a critic with a model of its own start from the weights that were learned."""
+    """Copy the learned weights to a critic with a separate model."""
     assert policy.critic_model is not None
     learned = policy.model.get_decoder().parameters()
     for critic, actor in zip(policy.critic_model.parameters(), learned, strict=True):
@@ -88,7 +88,7 @@ def _copy_decoder(policy: ActorCritic) -> None:
 
 
 def progress_text(run: TrainingRun) -> str:
-    """Return the progress of a run as text."""
+    """Format the progress of a run."""
     if run.supervised is not None:
         return f"{run.supervised.steps} of {run.supervised.num_steps} supervised steps"
     return f"{run.counters.updates} updates"

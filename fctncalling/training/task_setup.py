@@ -1,4 +1,4 @@
-"""TaskSetup: the environments and tasks of a run, for every --env_name."""
+"""Environments and tasks of a run, for every --env_name."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def make_toolbox(
     mcp: str | None = None,
     mcp_timeout_s: float = TIMEOUT_S,
 ) -> ToolBox | None:
-    """Make the ToolBox that a configuration file in OpenRLHF's form enables.
+    """Make the ToolBox of a configuration file in OpenRLHF's form.
 
     Without a file the Python executor and the calculator; and the tools of the MCP servers of `mcp`
     (an address a line). None without any.
@@ -77,7 +77,7 @@ def make_toolbox(
 
 
 def _box(tools: list[Any], mcp: str | None, mcp_timeout_s: float, **limits: Any) -> ToolBox:
-    """Return a box with the tools and the MCP servers.
+    """Make a box with the tools and the MCP servers.
 
     SettingError for a server that cannot be had.
     """
@@ -90,7 +90,7 @@ def _box(tools: list[Any], mcp: str | None, mcp_timeout_s: float, **limits: Any)
 
 @contextlib.contextmanager
 def _naming_flag(flag: str, *errors: type[Exception]) -> Iterator[None]:
-    """Context manager: reraise errors of a setting's value as SettingErrors that name its flag."""
+    """Context manager: reraise errors of a setting's value as SettingErrors with its flag."""
     try:
         yield
     except errors as error:
@@ -100,7 +100,7 @@ def _naming_flag(flag: str, *errors: type[Exception]) -> Iterator[None]:
 def make_inline_call_toolbox(
     *, num_executors: int | None, config_path: str | None
 ) -> tuple[ToolBox, int | None]:
-    """Make the ToolBox for inline calls, and return the number of calls it allows.
+    """Make the ToolBox for inline calls; return it and the number of calls it allows.
 
     They are the executor, the calculator and, where what ranks pages is installed, the local
     search; those that a configuration file enables, where there is one. Raises SettingError naming
@@ -118,7 +118,7 @@ def make_inline_call_toolbox(
 def _configured_tools(
     num_executors: int | None, config_path: str | None, flag: str, who: str = "enable_tool_use"
 ) -> tuple[ExecutorConfig, list[Any]]:
-    """Return a configuration and the tools that it enables; SettingError naming the flag."""
+    """Load a configuration and its tools; SettingError naming the flag."""
     try:
         config = ExecutorConfig() if config_path is None else load_config(config_path)
         config = config.with_overrides(num_executors=num_executors)
@@ -150,7 +150,7 @@ MAX_TURNS = 4  # calls of an answer that are run, where the tool configuration s
 
 
 class TaskSetup(NamedTuple):
-    """Setup of a run's tasks: environments, training tasks and held-out tasks."""
+    """Environments, training tasks and held-out tasks of a run."""
 
     make_env: Callable[[], Any]  # called once for each episode that runs side by side
     candidates: list[CandidateTask]  # training tasks, as the sampler draws them
@@ -162,7 +162,7 @@ class TaskSetup(NamedTuple):
 
 
 def make_task_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
-    """Make the task setup, environments and tasks, of --env_name and its related flags.
+    """Make the environments and tasks of --env_name and its related flags.
 
     SettingError, TaskError name the flag or file at fault.
     """
@@ -181,7 +181,7 @@ def make_task_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
 
 
 def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
-    """Return FunctionCallingEnvs on BFCL tasks; all of them share one ToolBox."""
+    """Make FunctionCallingEnvs on BFCL tasks that share one ToolBox."""
     from fctncalling.envs.function_calling import FunctionCallingEnv
 
     tools = make_toolbox(
@@ -226,7 +226,7 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
 
 
 def _reward(config: TrainConfig, run_config: RunConfig) -> str | UserReward:
-    """Return the reward of --reward, or that of questioning tasks."""
+    """Return the reward of --reward, or that of clarify tasks."""
     if config.env_name == CLARIFY_JOB:
         return ClarifyReward(run_config.question_cost)
     reward: str | UserReward = load_reward(config.reward)
@@ -234,7 +234,7 @@ def _reward(config: TrainConfig, run_config: RunConfig) -> str | UserReward:
 
 
 def _team_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
-    """Return TeamEnvs, on BFCL tasks where a file of them is given."""
+    """Make TeamEnvs, on the user's BFCL tasks or on parcels."""
     if config.dataset_path is None:
         training, held_out = parcel_task_split(config)
     else:
@@ -245,14 +245,14 @@ def _team_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
 
 
 def _candidates(tasks: Sequence[Task]) -> list[CandidateTask]:
-    """Return training tasks as the sampler draws them."""
+    """Return training tasks in the form that the sampler draws from."""
     from fctncalling.algorithms.rollout.task_sampler import CandidateTask
 
-    return [CandidateTask(it.id, it.category, len(it.question), it.difficulty) for it in tasks]
+    return [CandidateTask(t.id, t.category, len(t.question), t.difficulty) for t in tasks]
 
 
 def _registered_setup(config: TrainConfig) -> TaskSetup:
-    """Return environments that gymnasium knows.
+    """Make environments that are registered with gymnasium.
 
     SettingError for a name that it does not, a module that is missing, or actions that are numbers.
     """
@@ -293,7 +293,7 @@ def _registered_setup(config: TrainConfig) -> TaskSetup:
 def _checked_tasks(
     config: TrainConfig, run_config: RunConfig, user_classes: Collection[str]
 ) -> tuple[list[Task], list[Task]]:
-    """Return training and held-out tasks.
+    """Load and check training and held-out tasks.
 
     TaskError, naming the file, for a class that may not be imported, or a task without ground
     truth.
@@ -307,14 +307,14 @@ def _checked_tasks(
 def check_tasks(
     tasks: Sequence[Task], path: str, config: TrainConfig, run_config: RunConfig
 ) -> None:
-    """Check tasks; TaskError for a forbidden class or a task without truth."""
+    """Raise TaskError for a task with a forbidden class or without truth."""
     tool_paths_of_tasks(tasks, path, allowed=run_config.allow_task_tools)
     if ":" not in config.reward:  # a reward of one's own may need no ground truth
         _check_ground_truths(tasks, path)
 
 
 def _check_ground_truths(tasks: Sequence[Task], path: str) -> None:
-    """Raise TaskError, naming file and task, where nothing says which calls are right."""
+    """Raise TaskError for a task without ground truth, naming file and task."""
     without = [t for t in tasks if t.ground_truth is None and t.category not in WITHOUT_ANSWER]
     if without:
         raise TaskError(
@@ -326,7 +326,7 @@ def _check_ground_truths(tasks: Sequence[Task], path: str) -> None:
 
 
 def _tool_text_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
-    """Return ToolTextEnvs with tools in mid-generation; all of them share one ToolBox."""
+    """Make ToolTextEnvs with tools in mid-generation that share one ToolBox."""
     from fctncalling.algorithms.rollout.task_sampler import CandidateTask
 
     preset = JOBS[config.env_name]
@@ -356,7 +356,7 @@ def _tool_text_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
 
 
 def _inline_handler(config: TrainConfig, run_config: RunConfig) -> dict[str, Any]:
-    """Return the keyword of --handler; none: the preset's own syntax."""
+    """Return the keyword argument of --handler, {} for the preset's syntax."""
     if run_config.handler == "auto":
         return {}
     if run_config.handler not in TEXT_HANDLERS:
@@ -368,7 +368,7 @@ def _inline_handler(config: TrainConfig, run_config: RunConfig) -> dict[str, Any
 
 
 def _inline_tools(config: TrainConfig, run_config: RunConfig) -> dict[str, Any]:
-    """Return the tools and, where their configuration says so, how many calls of an answer run."""
+    """Return the tools, and the number of calls per answer if the configuration limits it."""
     configured = (
         run_config.enable_tool_use or run_config.tool_config_path or run_config.num_tool_executors
     )

@@ -1,4 +1,4 @@
-"""The hold-out split of every environment: training tasks and held-out tasks of a run's files."""
+"""Split of a run's tasks into training and held-out tasks, for every environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T", Task, QuestionTask)
 def split_held_out(
     tasks: Sequence[T], separate: Sequence[T] | None, limit: int
 ) -> tuple[list[T], list[T]]:
-    """Split held-out tasks, at most `limit`, from training tasks, by a fixed seed.
+    """Split off at most `limit` held-out tasks from training tasks, by a fixed seed.
 
     `separate`: held-out tasks of a file of their own; None: a fifth of each category of `tasks` is
     held out. A single task is both.
@@ -43,7 +43,7 @@ def split_held_out(
 
 
 def _held_out_places(categories: Sequence[str]) -> set[int]:
-    """Return which places of a list are held out.
+    """Choose the indices of a list that are held out.
 
     The first fifth of each category, at least one where two others remain to be learned from.
     """
@@ -79,7 +79,7 @@ def _held_out_note(tasks: Sequence[Task], training: Sequence[Task], played: Sequ
 def load_bfcl_tasks(
     config: TrainConfig, user_classes: Collection[str] = ()
 ) -> tuple[list[Task], list[Task]]:
-    """Load BFCL tasks: training ones, and at most --eval_episodes held-out ones of all kinds.
+    """Load BFCL tasks: for training, and at most --eval_episodes held-out ones of all kinds.
 
     `user_classes`: names of classes whose docs may be missing, for the environment makes them.
     """
@@ -108,19 +108,19 @@ def load_bfcl_tasks(
 
 
 def rename_clashing_held_out_ids(training: Sequence[Task], held_out: Sequence[Task]) -> list[Task]:
-    """Rename clashing ids: return held-out tasks under ids that no training task has.
+    """Rename held-out tasks with the id of a training task.
 
     Files of different origin number their tasks alike ("simple_python_0"); a clash would let one
     task be played in the other's place. A task that stands in both files keeps its id, and a note
     says how many these are.
     """
-    known = {task.id: task for task in training}
-    common = [task.id for task in held_out if known.get(task.id) == task]
+    training_by_id = {task.id: task for task in training}
+    common = [task.id for task in held_out if training_by_id.get(task.id) == task]
     if common:
         announce(
             f"Note: {len(common)} held-out tasks are training tasks too, such as {min(common)}."
         )
-    clashing = known.keys() - set(common)
+    clashing = training_by_id.keys() - set(common)
     return [
         replace(task, id=f"held_out:{task.id}") if task.id in clashing else task
         for task in held_out
@@ -130,17 +130,17 @@ def rename_clashing_held_out_ids(training: Sequence[Task], held_out: Sequence[Ta
 def load_question_tasks(
     config: TrainConfig, path: str
 ) -> tuple[list[QuestionTask], list[QuestionTask]]:
-    """Load question tasks of a user's files: training and held-out ones."""
+    """Load question tasks for training and held-out ones from a user's files."""
     tasks = load_text_tasks(path, category=config.env_name)
     separate = None
     if config.eval_dataset_path is not None:
         separate = load_text_tasks(config.eval_dataset_path, category=config.env_name)
         if config.eval_dataset_path != path:
-            known = {task.id for task in tasks}
-            separate = [_with_held_out_id(task) if task.id in known else task for task in separate]
+            ids = {task.id for task in tasks}
+            separate = [_with_held_out_id(task) if task.id in ids else task for task in separate]
     return split_held_out(tasks, separate, config.eval_episodes)
 
 
 def _with_held_out_id(task: QuestionTask) -> QuestionTask:
-    """Return a task under an id that no training task has, as line numbers repeat."""
+    """Give a held-out task an id that no training task has, as line numbers repeat."""
     return QuestionTask(f"held_out:{task.id}", task.prompt, task.answer, task.category, task.extra)

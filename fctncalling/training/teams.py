@@ -1,4 +1,4 @@
-"""Roles in a run: their environments, and which of them learn."""
+"""Roles in a run: their environments, and which roles learn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")  # also of a folder, and of a part of a we
 def team_roles(
     config: TrainConfig, make_env: Callable[[], Any], processes: ProcessGroup
 ) -> tuple[str, ...]:
-    """Return the roles of a run's team; none where they share all weights and the critic.
+    """Return the roles of a run's team; none if all share the weights and the critic.
 
     SettingError where they are not to be known.
 
@@ -73,7 +73,7 @@ HELD_OUT_TASKS = 100  # parcels to evaluate on, at most
 
 
 def parcel_task_split(config: TrainConfig) -> tuple[list[Task], list[Task]]:
-    """Return the split of parcel tasks: those to train on, and those to evaluate on."""
+    """Return parcel tasks for training and for evaluation."""
     held_out = min(HELD_OUT_TASKS, config.eval_episodes)
     training = parcel_tasks("train", TRAINING_TASKS, table_size=TABLE_SIZE)
     return training, parcel_tasks("held_out", held_out, table_size=TABLE_SIZE)
@@ -82,7 +82,7 @@ def parcel_task_split(config: TrainConfig) -> tuple[list[Task], list[Task]]:
 def team_env_maker(
     config: TrainConfig, run_config: RunConfig, tasks: Sequence[Task]
 ) -> Callable[[], TeamEnv]:
-    """Return the maker of team envs; SettingError if the team does not fit the tasks."""
+    """Return a function that makes team environments; SettingError if the team does not fit."""
     default = "parcels" if config.dataset_path is None else "planner_caller"
     team = _team(run_config.team or default, tasks, config)
 
@@ -102,7 +102,7 @@ def team_env_maker(
 
 
 def _team(source: str, tasks: Sequence[Task], config: TrainConfig) -> Team:
-    """Return the team, checked against the tasks and the roles that flags name."""
+    """Load the team and check it against tasks and flags."""
     try:
         team = load_team(source)
         team.check_tasks(

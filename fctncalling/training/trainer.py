@@ -27,7 +27,7 @@ class TrainingResult(NamedTuple):
 
 
 class Trainer:
-    """Trainer of a language model on an environment: the command `fctncalling train` as an object.
+    """Trainer of a language model on an environment: `fctncalling train` as an object.
 
     - `config`: the settings, `TrainConfig(num_updates=40, lr=1e-5)`; each has the command's name
       and default.
@@ -80,7 +80,7 @@ class Trainer:
         self.config = config
 
     def run(self) -> TrainingResult:
-        """Run the training, evaluating before and after; return the result.
+        """Train, and evaluate before and after; return the result.
 
         Errors are raised as they are: SettingError, TaskError, ModelError, RunExistsError,
         FloatingPointError. Ctrl-C saves a checkpoint first; with `TrainConfig(resume="auto")` the
@@ -119,7 +119,7 @@ class Trainer:
 
 
 def _name_of(make_env: Callable[[], Any]) -> str:
-    """Return the name of an environment in the results folder."""
+    """Return an environment's name in the results folder."""
     name = str(getattr(make_env, "__name__", type(make_env).__name__))
     return name if name.isidentifier() and name != "fctncalling_env" else "environment"
 
@@ -130,7 +130,7 @@ def _task_setup(
     training: Sequence[str] | None,
     held_out: Sequence[str] | None,
 ) -> TaskSetup:
-    """Return a user's environments with the tasks to draw from and to evaluate on.
+    """Return a user's environments with tasks for training and evaluation.
 
     At most --eval_episodes of the latter.
     """
@@ -151,7 +151,7 @@ def _task_setup(
 
 
 def _write(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write model and tokenizer as a transformers folder."""
+    """Save model and tokenizer as a transformers folder."""
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise SettingError(
             "model: of several processes each would write it; save it and give the folder's name"

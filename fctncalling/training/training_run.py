@@ -1,4 +1,4 @@
-"""TrainingRun: collect, learn, evaluate, log and checkpoint."""
+"""One training run: collect, learn, evaluate, log and checkpoint."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ WARN_EVERY_SKIPPED = 10  # updates in a row without a learning signal
 
 
 class TrainingRun:
-    """One training run: environments, policy and learning; the caller sets the order.
+    """Training run with environments, policy and learner; the caller sets the order of steps.
 
     All randomness of update k comes from (seed, k), so a resumed run draws what an uninterrupted
     one would, and several processes, which call every method alike, play the episodes that one
@@ -149,14 +149,14 @@ class TrainingRun:
         return episodes
 
     def critic_warm_up_is_due(self) -> bool:
-        """Whether the critic's warm-up is due, on episodes of the start policy."""
+        """Whether the critic's warm-up on episodes of the start policy is due."""
         return (
             self.counters.updates == 0
             and self.config.critic_warmup_episodes > self.counters.critic_episodes == 0
         )
 
     def warm_up_critic(self, on_episode: OnEpisode | None = None) -> None:
-        """Warm up the critic: fit it to --critic_warmup_episodes of the start policy."""
+        """Fit the critic to --critic_warmup_episodes of the start policy."""
         cpu = time.process_time()
         result = self._play(self._planner.warm_up_round(), on_episode)
         samples = self._critic_samples(self._learnable(result.episodes))
@@ -167,8 +167,8 @@ class TrainingRun:
         self.log.write_metrics(0, {**figures})
 
     def _count(self, results: Sequence[RolloutResult], cpu: float) -> None:
-        """Count what was collected, and the CPU time since `cpu`."""
-        episodes = [episode for each in results for episode in each.episodes]
+        """Count collected episodes and tokens, and the CPU time since `cpu`."""
+        episodes = [episode for result in results for episode in result.episodes]
         self.counters.env_steps += sum(episode.num_steps for episode in episodes)
         self.counters.episodes += len(episodes)
         self.counters.invalid_episodes += sum(episode.invalid for episode in episodes)
@@ -178,7 +178,7 @@ class TrainingRun:
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
 
     def _learnable(self, episodes: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
-        """Return the episodes that can be learned from, as the critic reads them, by role."""
+        """Return the episodes to learn from, with the critic's features, by role."""
         usable = learnable_episodes(episodes, self.config)
         if not (any(episode.roles for episode in usable) or self.config.critic_has_own_rows):
             return usable
@@ -222,7 +222,7 @@ class TrainingRun:
             metrics |= self._starts.metrics(episodes)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
         counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
-        rate = sum(len(row.ids) for each in usable for row in each.rows) / seconds
+        rate = sum(len(row.ids) for episode in usable for row in episode.rows) / seconds
         timings = {"perf/update_tokens_per_s": rate, "perf/time_s/update": seconds}
         self.update_log.write(
             self.counters.updates,
@@ -235,7 +235,7 @@ class TrainingRun:
         return metrics
 
     def _curriculum_stage(self) -> Metrics:
-        """Return the curriculum's stage (from 1) as a metric; none without a curriculum."""
+        """Return the curriculum's stage (from 1) as a metric, if there is a curriculum."""
         stage = self.sampler.curriculum_stage(self.counters.updates)
         if stage is None:
             return {}
@@ -260,12 +260,12 @@ class TrainingRun:
         )
 
     def _generator(self, stream: SeedStream) -> torch.Generator:
-        """Return the generator of a stream, seeded by (seed, update)."""
+        """Return the random generator of a stream, seeded by (seed, update)."""
         seed = derive_seed(self.config.seed, self.counters.updates, stream)
         return torch.Generator().manual_seed(seed)
 
     def evaluate(self) -> dict[str, Any]:
-        """Evaluate on the held-out tasks, greedily and sampled; log and return success rates."""
+        """Play the held-out tasks, greedily and sampled; log and return success rates."""
         number, started = self.counters.updates, time.perf_counter()
         if self.counters.evaluated_at == number:
             return self.counters.latest
@@ -278,19 +278,19 @@ class TrainingRun:
         return latest
 
     def play_held_out(self, version: int) -> Evaluation:
-        """Play held-out tasks with the weights of a version, greedily and sampled."""
+        """Play held-out tasks with given weights, greedily and sampled."""
         rounds = evaluation_rounds(self.held_out_ids, self.config, version)
-        return Evaluation(*(self._play(each).episodes for each in rounds))
+        return Evaluation(*(self._play(round_).episodes for round_ in rounds))
 
     def log_evaluation(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
-        """Log an evaluation: write its episodes; return its success rates."""
+        """Log an evaluation's episodes and return its success rates."""
         self.log.write_episodes(f"greedy_{name}", evaluation.greedy, self.template.spell)
         self.log.write_episodes(f"sampled_{name}", evaluation.sampled, self.template.spell)
         return {**evaluation.as_json(), **evaluation_uncertainty(evaluation)}
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Tokens per second (s) that the last rollout sampled."""
+        """Tokens per second that the last rollout sampled."""
         return self._timings.get("perf/rollout_tokens_per_s")
 
     @property
@@ -305,7 +305,7 @@ class TrainingRun:
         return due and self.counters.evaluated_at != number
 
     def save_is_due(self) -> bool:
-        """Whether a save is due, of a checkpoint: at the interval, the best evaluation, the end."""
+        """Whether to save a checkpoint: at the interval, the best evaluation, the end."""
         number, interval = self.counters.updates, self.config.save_interval
         at_interval = number > 0 and interval > 0 and number % interval == 0
         is_best = interval > 0 and self.counters.best.get("update") == number
@@ -313,11 +313,11 @@ class TrainingRun:
         return due and self._saved != (number, self.counters.evaluated_at)
 
     def is_over(self) -> bool:
-        """Whether the run is over: nothing is left to learn."""
+        """Whether the run has finished learning."""
         return self.counters.updates >= self.config.num_updates
 
     def save(self) -> Path:
-        """Save a checkpoint; return its folder. FloatingPointError for a weight of NaN."""
+        """Save a checkpoint; return its folder. FloatingPointError for NaN weights."""
         number, folder = self.counters.updates, self.log.folder / "checkpoints"
         state: dict[str, Any] = {
             "counters": asdict(self.counters),
@@ -328,7 +328,7 @@ class TrainingRun:
             },
         }
         if self._window:
-            state["critic_window"] = [tuple(each) for each in self._window]
+            state["critic_window"] = [tuple(samples) for samples in self._window]
         if values := self.values.state():
             state["values"] = values
         if ahead := self._ahead.state():
@@ -349,7 +349,7 @@ class TrainingRun:
         return folder / name
 
     def restore(self, checkpoint: Path) -> None:
-        """Restore the run from a checkpoint; CheckpointError if that does not fit."""
+        """Restore the run from a checkpoint; CheckpointError if it does not fit."""
         state = load_state(checkpoint)
         try:
             self.supervised = restore_supervised_learner(self.supervised, state)
@@ -358,7 +358,7 @@ class TrainingRun:
                 load_full_state_dict(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)
             # Those of version 0.3 end with a fold of each task.
-            self._window.extend(CriticSamples(*each[:4]) for each in state.get("critic_window", []))
+            self._window.extend(CriticSamples(*row[:4]) for row in state.get("critic_window", []))
             if "values" in state:
                 self.values.load_state(state["values"])
             ahead = state.get("ahead", [])
@@ -376,12 +376,12 @@ class TrainingRun:
     def _play(
         self, rollout_round: RolloutRound, on_episode: OnEpisode | None = None
     ) -> RolloutResult:
-        """Play a round; SIGINT is delivered only here."""
+        """Play a round of episodes; SIGINT is delivered only here."""
         return self.rollout.play(rollout_round, self.interruption, on_episode)
 
 
 class RunNotices:
-    """Notices of a run, each printed once, by the first process."""
+    """Notices of a run, each printed once by the first process."""
 
     def __init__(self, *, shown: bool) -> None:
         self._shown = shown
@@ -391,13 +391,13 @@ class RunNotices:
     def warn_no_signal(
         self, update: int, episodes: Sequence[EpisodeRecord], *, skipped: bool
     ) -> None:
-        """Warn of no learning signal in an update: of the first in a row, then of each tenth."""
+        """Warn that an update had no learning signal: the first in a row, then each tenth."""
         self._skipped = self._skipped + 1 if skipped else 0
         if self._skipped % WARN_EVERY_SKIPPED == 1 and self._shown:
             logger.warning("update %d: %s", update + 1, no_signal_warning(episodes))
 
     def warn_of_ruin(self, counters: Counters, config: TrainConfig, folder: Path) -> None:
-        """Warn where held-out success fell below half of its best, with the way back."""
+        """Warn that held-out success fell below half of its best, and how to go back."""
         lost = counters.loss_of_best()
         if lost is None or not self._shown:
             return
@@ -413,7 +413,7 @@ class RunNotices:
         )
 
     def log_new_stage(self, update: int, number: int, name: str) -> None:
-        """Log that the curriculum has a new stage."""
+        """Log a new stage of the curriculum."""
         if name != self._stage and self._shown:
             logger.info("update %d: curriculum stage %d, %s", update + 1, number, name)
         self._stage = name

@@ -1,4 +1,4 @@
-"""Import user code named by flags, MODULE:NAME: rewards, algorithms and stateful tools."""
+"""Import of user code named by flags, MODULE:NAME: rewards, algorithms and stateful tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def import_user_object(flag: str, target: str) -> Any:
 
 
 def load_reward(reward: str) -> Any:
-    """Load a reward: the name of a built-in one, or the function of MODULE:NAME.
+    """Return a built-in reward by name, or the user's function MODULE:NAME.
 
     SettingError for anything else.
     """
@@ -38,32 +38,32 @@ def load_reward(reward: str) -> Any:
 
 
 def check_algorithm(name: str) -> None:
-    """Check an algorithm of the user's own, MODULE:NAME; SettingError where it is none."""
+    """Raise SettingError if MODULE:NAME is no algorithm."""
     from fctncalling.algorithms.algorithm import Algorithm
 
     if ":" in name and not isinstance(
-        found := import_user_object("algorithm_name", name), Algorithm
+        algorithm := import_user_object("algorithm_name", name), Algorithm
     ):
         raise SettingError(
             f"--algorithm_name {name}: expected an Algorithm (fctncalling.algorithms.algorithm), "
-            f"found {found!r:.60}"
+            f"found {algorithm!r:.60}"
         )
 
 
 def run_tool_classes(run_config: RunConfig) -> dict[str, str]:
-    """Return the tool classes of a run's configuration, by name; SettingError."""
+    """Load a run's tool classes by name; SettingError."""
     return parse_tool_classes((run_config.tools or "").split(","), run_config.tools_seed)
 
 
 def parse_tool_classes(tools: Iterable[str], seed: str | None = None) -> dict[str, str]:
-    """Parse tool classes: texts NAME=MODULE:CLASS to name -> MODULE:CLASS; SettingError.
+    """Parse NAME=MODULE:CLASS texts to {name: "MODULE:CLASS"}; SettingError.
 
     `seed`: the folder that fills {tmp} of MCP servers.
     """
     tools = list(tools)
-    if seed is not None and not any("{tmp}" in each for each in tools):
+    if seed is not None and not any("{tmp}" in address for address in tools):
         raise SettingError(f"--tools_seed {seed}: expected {{tmp}} in a server's command (--tools)")
-    found = {}
+    classes = {}
     for text in filter(None, map(str.strip, tools)):
         name, _, target = text.partition("=")
         module, _, qualname = target.partition(":")
@@ -73,5 +73,5 @@ def parse_tool_classes(tools: Iterable[str], seed: str | None = None) -> dict[st
         named = import_user_object("tools", target)
         if not isinstance(named, type):
             raise SettingError(f"--tools {text}: expected a class, found {named!r:.60}")
-        found[name] = target
-    return found
+        classes[name] = target
+    return classes

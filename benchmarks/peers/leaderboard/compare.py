@@ -1,4 +1,4 @@
-"""Verdicts on a public result tree, answer by answer against the official package's own classes.
+"""Verdicts on a public result tree, compared answer by answer with the official package's.
 
 The tree (result/<model>/<group>/BFCL_v4_<category>_result.json, single-turn categories) is read as
 `score` reads it; the package (`official_decoders.py`, in a virtual environment of its own) decodes
@@ -53,10 +53,10 @@ OLD_NAMES = {
 
 def read_by_class(results: CategoryAnswers) -> CategoryAnswers:
     """Return answers as the package's class reads them, where an older release read them so."""
-    known = leaderboard_models()[results.model]
-    if not known.handler.endswith("_2024"):
+    model = leaderboard_models()[results.model]
+    if not model.handler.endswith("_2024"):
         return results
-    decoder = answer_decoder(class_of(results), known.holds)
+    decoder = answer_decoder(class_of(results), model.holds)
     return results._replace(reading=results.reading._replace(decoder=decoder))
 
 
@@ -66,7 +66,7 @@ def class_of(results: CategoryAnswers) -> str:
 
 
 def our_bits(results: CategoryAnswers, tasks: list[Task]) -> tuple[str, list[str]]:
-    """Return a digit for each answer, 1 where it is valid, and the ids."""
+    """Return a digit for each answer, 1 if it is valid, and the ids."""
     bits, ids = [], []
     waiting = UnansweredTasks(iter(tasks), results)
     for _, _, line in RecordedAnswers(results.path, ReadingFlags()):
@@ -77,20 +77,20 @@ def our_bits(results: CategoryAnswers, tasks: list[Task]) -> tuple[str, list[str
     return "".join(bits), ids
 
 
-def official_bits(python: str, found: list[CategoryAnswers]) -> Iterator[str]:
-    """Yield what the package says of each file, in order."""
+def official_bits(python: str, answers: list[CategoryAnswers]) -> Iterator[str]:
+    """Yield the package's verdicts on each file, in order."""
     requests = "\n".join(
         json.dumps(
             {
-                "model": each.model,
-                "path": str(each.path),
-                "category": each.category,
-                "handler": class_of(each),
-                "fc": leaderboard_models()[each.model].holds == "lists",
-                "underscores": each.reading.underscores,
+                "model": category.model,
+                "path": str(category.path),
+                "category": category.category,
+                "handler": class_of(category),
+                "fc": leaderboard_models()[category.model].holds == "lists",
+                "underscores": category.reading.underscores,
             }
         )
-        for each in found
+        for category in answers
     )
     script = Path(__file__).with_name("official_decoders.py")
     done = subprocess.run(
@@ -136,10 +136,10 @@ def main() -> int:
         if args.scores:
             path = args.scores / results.model / f"{OLD_NAMES.get(name, name)}_score.json"
             with path.open(encoding="utf-8") as file:
-                told = 100 * json.loads(file.readline())["accuracy"]
+                accuracy = 100 * json.loads(file.readline())["accuracy"]
             ours = 100 * bits.count("1") / len(bits)
-            if abs(ours - told) > 5:
-                apart.setdefault(results.model, []).append(f"{name} {ours:.1f} for {told:.1f}")
+            if abs(ours - accuracy) > 5:
+                apart.setdefault(results.model, []).append(f"{name} {ours:.1f} for {accuracy:.1f}")
     print(dict(tally))
     for model, lines in apart.items():
         print(f"{model}: {'; '.join(lines)}")

@@ -36,7 +36,7 @@ class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec):
-        """Return a module whose every name is a mock, classes for those to inherit from."""
+        """Return a module with mocks for all names, classes for those used as bases."""
         module = types.ModuleType(spec.name)
         module.__getattr__ = lambda name: (
             type(name, (Exception,), {}) if name[:1].isupper() else (MagicMock())
@@ -44,7 +44,7 @@ class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module):
-        """Execute nothing."""
+        """Return without executing anything."""
 
 
 def classes() -> dict:
@@ -92,10 +92,10 @@ def record(path: str) -> None:
                 strings = handler.decode_execute(answer, False) or None
             if calls is not None or strings is not None:
                 found.append([index, calls, strings])
-    lines = [f"  {json.dumps(each)}" for each in vectors["answers"]]
+    lines = [f"  {json.dumps(answer)}" for answer in vectors["answers"]]
     read = [
         f"  {json.dumps(name)}: [\n"
-        + ",\n".join(f"   {json.dumps(each)}" for each in found)
+        + ",\n".join(f"   {json.dumps(item)}" for item in found)
         + "\n  ]"
         for name, found in vectors["read"].items()
     ]
@@ -126,7 +126,7 @@ def judge_files() -> None:
             )
             truths = [None] * len(entries)
             if "relevance" not in category:
-                truths = [each["ground_truth"] for each in load_ground_truth_entry(category)]
+                truths = [entry["ground_truth"] for entry in load_ground_truth_entry(category)]
             tasks[category] = {e["id"]: (e, t) for e, t in zip(entries, truths, strict=True)}
         bits = []
         language = {"simple_java": "JAVA", "simple_javascript": "JAVASCRIPT"}.get(

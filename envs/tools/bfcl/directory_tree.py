@@ -1,4 +1,4 @@
-"""Files and directories of GorillaFileSystem: a tree that its commands can turn into any graph.
+"""Directory tree of GorillaFileSystem, which its commands can turn into any graph.
 
 `cp` of a directory shares the children and `mv` shares the whole table of contents, so a model can
 build diamonds and cycles. Comparing and copying therefore visit every object once and never
@@ -17,7 +17,7 @@ MAX_TEXT_PIECES = 3000
 
 
 class File:
-    """A file: a named text; equal by name and content."""
+    """Named text; equal by name and content."""
 
     __slots__ = ("content", "name")
 
@@ -50,7 +50,7 @@ class File:
 
 
 class Directory:
-    """Directory of files and directories, in insertion order, with a name.
+    """Named directory of files and directories, in insertion order.
 
     Equal by name and contents, whatever the parent.
     """
@@ -63,13 +63,13 @@ class Directory:
         self.contents: dict[Any, File | Directory] = {}
 
     def add_file(self, name: Any, content: Any = "") -> None:
-        """Add a file; raises ValueError, in BFCL's words, where the name is taken."""
+        """Add a file; raises ValueError, in BFCL's words, if the name is taken."""
         if name in self.contents:
             raise ValueError(f"File '{name}' already exists in directory '{self.name}'.")
         self.contents[name] = File(name, content)
 
     def add_files(self, names: Sequence[str]) -> None:
-        """Add files, new and empty.
+        """Add new, empty files.
 
         Raises ValueError where a name is taken, with those before it added.
         """
@@ -80,7 +80,7 @@ class Directory:
             self.add_file(name)
 
     def add_directory(self, name: Any) -> Directory:
-        """Add a directory, new and empty, and return it.
+        """Add a new, empty directory and return it.
 
         Raises ValueError where the name is taken.
         """
@@ -90,15 +90,15 @@ class Directory:
         return added
 
     def get_item(self, name: Any) -> File | Directory | None:
-        """Get the item (file or directory) of a name, this directory itself for ".", or None."""
+        """Return the item with a name, this directory for ".", or None."""
         return self if name == "." else self.contents.get(name)
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, match: object) -> bool:
         # A pair met again is taken as equal: what differs is found where it differs. So cycles, on
         # which BFCL's own comparison ends in a RecursionError, compare by what they unfold to.
-        if not isinstance(other, Directory):
+        if not isinstance(match, Directory):
             return False
-        pending: list[tuple[Directory, Directory]] = [(self, other)]
+        pending: list[tuple[Directory, Directory]] = [(self, match)]
         compared: set[tuple[int, int]] = set()
         while pending:
             mine, theirs = pending.pop()
@@ -108,13 +108,13 @@ class Directory:
             if mine.name != theirs.name or mine.contents.keys() != theirs.contents.keys():
                 return False
             for name, item in mine.contents.items():
-                other = theirs.contents[name]
-                if isinstance(item, Directory) and isinstance(other, Directory):
-                    pending.append((item, other))
+                match = theirs.contents[name]
+                if isinstance(item, Directory) and isinstance(match, Directory):
+                    pending.append((item, match))
                 elif (
                     isinstance(item, Directory)
-                    or isinstance(other, Directory)
-                    or not item._equals(other)
+                    or isinstance(match, Directory)
+                    or not item._equals(match)
                 ):
                     return False
         return True
@@ -135,26 +135,26 @@ class Directory:
                 continue
             memo[id(original.contents)] = twin.contents
             for name, item in original.contents.items():
-                known = memo.get(id(item))
-                twin.contents[name] = item.__deepcopy__(memo) if known is None else known
+                copied = memo.get(id(item))
+                twin.contents[name] = item.__deepcopy__(memo) if copied is None else copied
         return memo[id(self)]  # type: ignore[no-any-return]
 
     def _reachable(self, memo: dict[int, Any]) -> list[Directory]:
-        """Return the directories that hang together with this one and are not in the memo."""
+        """Return the directories connected with this one that are not in the memo."""
         pending: list[Directory] = [self]
-        seen, found = {id(self)}, list[Directory]()
+        seen, reachable = {id(self)}, list[Directory]()
         while pending:
             directory = pending.pop()
-            found.append(directory)
+            reachable.append(directory)
             near = [item for item in directory.contents.values() if isinstance(item, Directory)]
             for neighbour in near if directory.parent is None else [directory.parent, *near]:
                 if id(neighbour) not in seen and id(neighbour) not in memo:
                     seen.add(id(neighbour))
                     pending.append(neighbour)
-        return found
+        return reachable
 
     def _hashed_state(self) -> list[Any]:
-        """Return all that hangs together with this directory, flat and in order.
+        """Return all items connected with this directory, flat and in order.
 
         Of each directory name, parent and entries; a number instead of what stood there before.
         """
@@ -166,9 +166,9 @@ class Directory:
 
         for directory in self._reachable({}):
             parent = None if directory.parent is None else number(directory.parent)
-            known = id(directory.contents) in numbers
+            is_numbered = id(directory.contents) in numbers
             graph += [number(directory), directory.name, parent, number(directory.contents)]
-            if known:
+            if is_numbered:
                 continue
             graph.append(len(directory.contents))
             for name, item in directory.contents.items():

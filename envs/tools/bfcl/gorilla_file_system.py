@@ -22,7 +22,7 @@ _CYCLE = "maximum recursion depth exceeded"  # what BFCL's unbounded recursion e
 
 
 def _is_valid_name(name: Any) -> bool:
-    """Whether no forbidden character occurs in the name.
+    """Whether the name has no forbidden character.
 
     "" and "." are valid, a number raises TypeError.
     """
@@ -30,7 +30,7 @@ def _is_valid_name(name: Any) -> bool:
 
 
 class GorillaFileSystem:
-    """Gorilla file system of BFCL: a tree of directories, one of them the current one.
+    """BFCL's file system: a tree of directories, one of them the current one.
 
     `root` and `long_context` are compared, the current directory is not.
     """
@@ -71,14 +71,14 @@ class GorillaFileSystem:
             directory.add_files(extension.file_names)
 
     def _file(self, name: Any) -> File | None:
-        """Return the current directory's file of that name, None for a directory or no entry."""
+        """Return the current directory's file with that name, None for a directory or no entry."""
         if name not in self._current_dir.contents:
             return None
         item = self._current_dir.contents[name]
         return item if isinstance(item, File) else None
 
     def _navigate(self, path: Any) -> Directory | dict[str, str]:
-        """Return the directory at a path, or BFCL's error in the words of `cd`.
+        """Return the directory at a path, or BFCL's error as `cd` words it.
 
         ".." is not understood.
         """
@@ -95,7 +95,7 @@ class GorillaFileSystem:
         return directory
 
     def pwd(self) -> dict[str, Any]:
-        """pwd: return the path of the current directory."""
+        """Return the path of the current directory."""
         names = []
         directory: Directory | None = self._current_dir
         while directory is not None:
@@ -104,7 +104,7 @@ class GorillaFileSystem:
         return {"current_working_directory": "/" + "/".join(reversed(names))}
 
     def ls(self, a: Any = False) -> dict[str, Any]:
-        """ls: list the current directory; hidden names only on demand."""
+        """List the current directory; hidden names only on demand."""
         names = list(self._current_dir.contents)
         return {
             "current_directory_content": names
@@ -113,7 +113,7 @@ class GorillaFileSystem:
         }
 
     def cd(self, folder: Any) -> dict[str, Any]:
-        """cd: change the directory, one level up or down or to the root; return its name."""
+        """Change the directory, one level up or down or to the root; return its name."""
         folder = folder.rstrip("/") or "/"
         if folder == "..":
             if self._current_dir.parent is None:
@@ -132,7 +132,7 @@ class GorillaFileSystem:
         return {"current_working_directory": target.name}
 
     def mkdir(self, dir_name: Any) -> dict[str, Any] | None:
-        """mkdir: make a directory in the current one.
+        """Make a directory in the current one.
 
         None on success.
         """
@@ -144,7 +144,7 @@ class GorillaFileSystem:
         return None
 
     def touch(self, file_name: Any) -> dict[str, Any] | None:
-        """touch: make an empty file in the current directory.
+        """Make an empty file in the current directory.
 
         None on success, an error if the name is taken.
         """
@@ -156,7 +156,7 @@ class GorillaFileSystem:
         return None
 
     def echo(self, content: Any, file_name: Any = None) -> dict[str, Any] | None:
-        """echo: show a text, or write it into an existing file; makes no file.
+        """Display a text, or write it into an existing file.
 
         None where it is written.
         """
@@ -173,7 +173,7 @@ class GorillaFileSystem:
         return None
 
     def cat(self, file_name: Any) -> dict[str, Any]:
-        """cat: return a file's content."""
+        """Return a file's content."""
         if not _is_valid_name(file_name):
             return {"error": f"cat: '{file_name}': Invalid character"}
         if file_name not in self._current_dir.contents:
@@ -184,7 +184,7 @@ class GorillaFileSystem:
         return {"file_content": item.content}
 
     def find(self, path: Any = ".", name: Any = None) -> dict[str, Any]:
-        """find: return the paths below a path whose last name contains `name`, parents first."""
+        """Return the paths below a path with `name` in their last name, parents first."""
         target = self._navigate(path)
         if isinstance(target, dict):
             return {"error": "find:" + target["error"].removeprefix("cd:")}
@@ -197,7 +197,7 @@ class GorillaFileSystem:
         return {"matches": matches}
 
     def wc(self, file_name: Any, mode: Any = "l") -> dict[str, Any]:
-        """wc: count the lines, words or characters of a file."""
+        """Count the lines, words or characters of a file."""
         if mode not in list(_TABLE["wc_modes"]):
             return {"error": f"wc: invalid mode '{mode}'"}
         file = self._file(file_name)
@@ -210,21 +210,21 @@ class GorillaFileSystem:
         return {"count": count, "type": _TABLE["wc_modes"][mode]}
 
     def sort(self, file_name: Any) -> dict[str, Any]:
-        """sort: return a file's lines sorted by code point; the file stays as it is."""
+        """Return a file's lines sorted by code point; the file is not changed."""
         file = self._file(file_name)
         if file is None:
             return {"error": f"sort: {file_name}: No such file or directory"}
         return {"sorted_content": "\n".join(sorted(file.content.splitlines()))}
 
     def grep(self, file_name: Any, pattern: Any) -> dict[str, Any]:
-        """grep: return a file's lines that contain the pattern as a plain substring."""
+        """Return a file's lines that contain the pattern as a plain substring."""
         file = self._file(file_name)
         if file is None:
             return {"error": f"grep: {file_name}: No such file or directory"}
         return {"matching_lines": [line for line in file.content.splitlines() if pattern in line]}
 
     def du(self, human_readable: Any = False) -> dict[str, Any]:
-        """du: return the disk usage, UTF-8 bytes of all files below the current directory.
+        """Return the disk usage: UTF-8 bytes of all files below the current directory.
 
         Shared files count each time.
         """
@@ -238,7 +238,7 @@ class GorillaFileSystem:
         return {"disk_usage": f"{size:.2f} {_TABLE['du_overflow_unit']}"}
 
     def tail(self, file_name: Any, lines: Any = 10) -> dict[str, Any]:
-        """tail: return a file's last lines; 0 means all, as Python slices with -0."""
+        """Return a file's last lines; 0 means all, as Python slices with -0."""
         file = self._file(file_name)
         if file is None:
             return {"error": f"tail: {file_name}: No such file or directory"}
@@ -248,24 +248,26 @@ class GorillaFileSystem:
         return {"last_lines": "\n".join(all_lines[-lines:])}
 
     def diff(self, file_name1: Any, file_name2: Any) -> dict[str, Any]:
-        """diff: return the differing lines of two files, up to the end of the shorter one."""
+        """Return the differing lines of two files, up to the end of the shorter one."""
         first, second = self._file(file_name1), self._file(file_name2)
         if first is None or second is None:
             return {"error": f"diff: {file_name1} or {file_name2}: No such file or directory"}
         pairs = zip(first.content.splitlines(), second.content.splitlines(), strict=False)
         return {
-            "diff_lines": "\n".join(f"- {one}\n+ {other}" for one, other in pairs if one != other)
+            "diff_lines": "\n".join(
+                f"- {first}\n+ {second}" for first, second in pairs if first != second
+            )
         }
 
     def mv(self, source: Any, destination: Any) -> dict[str, Any]:
-        """mv: move or rename a file or directory.
+        """Move or rename a file or directory.
 
         A moved directory shares its contents with the old one.
         """
-        found = self._destination("mv", "move", source, destination)
-        if isinstance(found, dict):
-            return found
-        folder, name, path = found
+        target = self._destination("mv", "move", source, destination)
+        if isinstance(target, dict):
+            return target
+        folder, name, path = target
         if path != name and name in folder.contents:
             return {"error": f"mv: cannot move '{source}' to '{path}': File exists"}
         item = self._current_dir.contents.pop(source)
@@ -278,7 +280,7 @@ class GorillaFileSystem:
     def _destination(
         self, command: str, verb: str, source: Any, destination: Any
     ) -> tuple[Directory, Any, Any] | dict[str, Any]:
-        """Return the directory, the name in it and the path that an entry goes to, or the error.
+        """Return directory, name and path that an entry is moved or copied to, or an error.
 
         The path is the name itself unless the destination is a directory.
         """
@@ -299,14 +301,14 @@ class GorillaFileSystem:
         return current, destination, destination
 
     def rm(self, file_name: Any) -> dict[str, Any]:
-        """rm: remove a file or a whole directory."""
+        """Remove a file or a whole directory."""
         if file_name not in self._current_dir.contents:
             return {"error": f"rm: cannot remove '{file_name}': No such file or directory"}
         del self._current_dir.contents[file_name]
         return {"result": f"'{file_name}' removed"}
 
     def rmdir(self, dir_name: Any) -> dict[str, Any]:
-        """rmdir: remove an empty directory."""
+        """Remove an empty directory."""
         if dir_name not in self._current_dir.contents:
             return {"error": f"rmdir: cannot remove '{dir_name}': No such file or directory"}
         item = self._current_dir.contents[dir_name]
@@ -318,14 +320,14 @@ class GorillaFileSystem:
         return {"result": f"'{dir_name}' removed"}
 
     def cp(self, source: Any, destination: Any) -> dict[str, Any]:
-        """cp: copy a file or directory.
+        """Copy a file or directory.
 
         A copied directory has a table of its own whose entries are the old objects.
         """
-        found = self._destination("cp", "copy", source, destination)
-        if isinstance(found, dict):
-            return found
-        folder, name, path = found
+        target = self._destination("cp", "copy", source, destination)
+        if isinstance(target, dict):
+            return target
+        folder, name, path = target
         # BFCL looks for the whole path: a real clash raises when it is added
         if path != name and path in folder.contents:
             return {"error": f"cp: cannot copy '{source}' to '{path}': File exists"}
@@ -356,7 +358,7 @@ class _Extension:
 
 
 def _walk(directory: Directory, path: str, open_tables: set[int]) -> Iterator[tuple[str, Any]]:
-    """Yield (path, name) of everything below, parents first; raises RecursionError in a cycle."""
+    """Yield (path, name) of all items below, parents first; raises RecursionError in a cycle."""
     if id(directory.contents) in open_tables:
         raise RecursionError(_CYCLE)
     open_tables.add(id(directory.contents))
@@ -369,7 +371,7 @@ def _walk(directory: Directory, path: str, open_tables: set[int]) -> Iterator[tu
 
 
 def _total_bytes(directory: Directory, sizes: dict[int, int | None]) -> int:
-    """Return the bytes below.
+    """Return the size in bytes of all files below.
 
     `sizes` remembers each table of contents, None while it is being summed.
     """

@@ -1,4 +1,4 @@
-"""The long-context tables of BFCL.
+"""BFCL's long-context tables.
 
 Imported official data, never shipped, found when a task first needs them.
 """
@@ -19,7 +19,7 @@ FILE_NAME = "long_context.json"
 
 
 class LongContextError(RuntimeError):
-    """Error of absent or incomplete long-context tables: ours to repair, not a model's mistake."""
+    """Error of missing or incomplete long-context tables, never the model's fault."""
 
 
 def long_context_table(name: str) -> Any:
@@ -67,7 +67,7 @@ def long_context_path() -> Path:
 
 
 class JsonCachedList(list[Any]):
-    """List with its JSON text cached, a private copy of a table.
+    """List that caches its JSON text; a private copy of a table.
 
     A thousand figures take longer to write than the rest of an episode.
     """
@@ -91,7 +91,7 @@ class JsonCachedList(list[Any]):
 
 
 class _Table:
-    """A list of atoms, and its JSON once that was asked for."""
+    """List of atoms that caches its JSON text."""
 
     def __init__(self, items: list[Any]) -> None:
         self.items = items
@@ -102,7 +102,7 @@ class _Table:
 
 
 class _Tables:
-    """The tables of one file.
+    """Tables of one file.
 
     They are copied for every answer, so what holds atoms only is copied in one piece.
     """
@@ -110,7 +110,8 @@ class _Tables:
     def __init__(self, path: str) -> None:
         self._path = path
         self._tables: dict[str, Any] = json.loads(
-            Path(path).read_text("utf-8"), object_hook=_revive
+            Path(path).read_text("utf-8"),
+            object_hook=lambda entry: ... if entry == {"__ellipsis__": True} else entry,
         )
         self._flat = frozenset(_flat_containers(self._tables.values()))
         lists = {name: table for name, table in self._tables.items() if isinstance(table, list)}
@@ -133,18 +134,18 @@ class _Tables:
         if id(value) in self._flat:
             return value.copy()
         if isinstance(value, list):
-            return [self._copied(each) for each in value]
+            return [self._copied(item) for item in value]
         if isinstance(value, dict):
-            return {key: self._copied(each) for key, each in value.items()}
+            return {key: self._copied(item) for key, item in value.items()}
         return value
 
 
 def _flat_containers(values: Iterable[Any]) -> Iterable[int]:
-    """Yield the identity of every list and object that holds no other."""
+    """Yield the ids of lists and objects that contain no other."""
     for value in values:
         if isinstance(value, list | dict):
             inside = list(value.values()) if isinstance(value, dict) else value
-            if any(isinstance(each, list | dict) for each in inside):
+            if any(isinstance(item, list | dict) for item in inside):
                 yield from _flat_containers(inside)
             else:
                 yield id(value)
@@ -157,10 +158,5 @@ def _read(path: str) -> _Tables:
 
 @lru_cache(maxsize=4)
 def _tables_at(place: str) -> _Tables:
-    """Return the tables of the place a variable names, looked for once."""
+    """Load the tables at the path in an environment variable, once."""
     return _read(str(long_context_path()))
-
-
-def _revive(entry: dict[str, Any]) -> Any:
-    """Return `...` for the marker that stands for it in JSON, any other object unchanged."""
-    return ... if entry == {"__ellipsis__": True} else entry

@@ -1,4 +1,4 @@
-"""BFCL's MathAPI: arithmetic, statistics, units, logarithms and square roots (`math_api.py` there).
+"""BFCL's MathAPI: arithmetic, statistics, units, logarithms, roots (`math_api.py` there).
 
 BFCL sets the precision of mpmath and decimal for the whole process; here each instance has contexts
 of its own, so the texts are the same and no other computation is touched.
@@ -49,7 +49,7 @@ _SPARE: list[Any] = []
 
 
 class MathAPI:
-    """Math API of BFCL; an instance holds only the precision last requested."""
+    """BFCL's calculator; its only state is the precision last requested."""
 
     def __init__(self) -> None:
         self._decimal = Context()
@@ -102,15 +102,15 @@ class MathAPI:
                 return {"error": str(error)}
 
     def mean(self, numbers: Any) -> dict[str, Any]:
-        """Return the mean, the arithmetic one."""
+        """Return the arithmetic mean."""
         return self._of_list(numbers, "calculate mean", _mean)
 
     def standard_deviation(self, numbers: Any) -> dict[str, Any]:
-        """Return the standard deviation of numbers, the population's."""
+        """Return the population's standard deviation."""
         return self._of_list(numbers, "calculate standard deviation", _standard_deviation)
 
     def si_unit_conversion(self, value: Any, unit_in: Any, unit_out: Any) -> dict[str, Any]:
-        """Return the conversion of a length between SI units."""
+        """Convert a length between SI units."""
         if not isinstance(value, int | float):
             return {"error": "Value must be a number"}
         to_meters, from_meters = _TABLE["to_meters"], _TABLE["from_meters"]
@@ -122,7 +122,7 @@ class MathAPI:
             return {"error": _TOO_LARGE}
 
     def imperial_si_conversion(self, value: Any, unit_in: Any, unit_out: Any) -> dict[str, Any]:
-        """Return the conversion of a value between imperial and SI units.
+        """Convert a value between imperial and SI units.
 
         A unit to itself, known or not, leaves the value as it is.
         """
@@ -165,7 +165,7 @@ class MathAPI:
         return self._result(lambda: a / b)
 
     def power(self, base: Any, exponent: Any) -> dict[str, Any]:
-        """Return the power of a base, exactly for integers."""
+        """Raise a base to a power, exactly for integers."""
         if isinstance(base, int) and isinstance(exponent, int):
             # A base of b bits is at least 2 ** (b - 1)
             least_bits = max(base.bit_length() - 1, 0) * exponent
@@ -174,7 +174,7 @@ class MathAPI:
         return self._result(lambda: base**exponent)
 
     def square_root(self, number: Any, precision: Any) -> dict[str, Any]:
-        """Return the square root of a number, rounded to so many significant digits."""
+        """Return the square root of a number, rounded to a number of significant digits."""
         failure = {
             "error": "Input must be a number or computation resulted in an invalid operation"
         }
@@ -193,7 +193,7 @@ class MathAPI:
         return self._result(lambda: abs(number), "Input must be a number")
 
     def round_number(self, number: Any, decimal_places: Any = 0) -> dict[str, Any]:
-        """Round a number to so many decimal places.
+        """Round a number to a number of decimal places.
 
         Halves go to the even side, integers stay integers, floats floats.
         """
@@ -213,11 +213,11 @@ class MathAPI:
         return self._result(lambda: (part / whole) * 100)
 
     def min_value(self, numbers: Any) -> dict[str, Any]:
-        """Return the min value of some numbers, the smallest."""
+        """Return the smallest of some numbers."""
         return self._of_list(numbers, "find minimum", min)
 
     def max_value(self, numbers: Any) -> dict[str, Any]:
-        """Return the max value of some numbers, the largest."""
+        """Return the largest of some numbers."""
         return self._of_list(numbers, "find maximum", max)
 
     def sum_values(self, numbers: Any) -> dict[str, Any]:
@@ -225,7 +225,7 @@ class MathAPI:
         return self._of_list(numbers, "calculate sum", _sum)
 
     def _result(self, compute: Callable[[], Any], wrong: str = _NOT_NUMBERS) -> dict[str, Any]:
-        """Return what is computed at this instance's precision; an error for a wrong type."""
+        """Compute at this instance's precision; return an error for a wrong type."""
         try:
             with localcontext(self._decimal):
                 return {"result": compute()}
@@ -248,7 +248,7 @@ def _standard_deviation(numbers: Any) -> float:
 
 
 def _sum(numbers: Iterable[Any]) -> Any:
-    """Return the plain left-to-right sum.
+    """Sum numbers from left to right, as Python before 3.12.
 
     The built-in one compensates floats from Python 3.12 on.
     """

@@ -1,4 +1,4 @@
-"""Base of BFCL's memory tools, and the replay of earlier conversations into a memory.
+"""Base of BFCL's memory tools, and replay of earlier conversations into a memory.
 
 Their limits, their initial content, and what a model is shown of them.
 """
@@ -25,7 +25,7 @@ _PREFIX = re.compile(r"[a-z]+")
 
 
 def make_conversations_hashable(conversations: Iterable[Iterable[str]]) -> Conversations:
-    """Freeze conversations: return them as tuples, which can be keys of a cache."""
+    """Convert conversations to tuples, which can be keys of a cache."""
     return tuple(tuple(texts) for texts in conversations)
 
 
@@ -33,7 +33,7 @@ def make_conversations_hashable(conversations: Iterable[Iterable[str]]) -> Conve
 def split_into_notes(
     conversations: Conversations, max_notes: int, max_chars: int
 ) -> tuple[str, ...]:
-    """Split conversations into notes of at most `max_chars` characters, between sentences.
+    """Split conversations between sentences into notes of at most `max_chars` characters.
 
     A note begins anew with each conversation, or, where that makes more than `max_notes`, only
     where one is full.
@@ -42,13 +42,13 @@ def split_into_notes(
     if len(apart) <= max_notes:
         return tuple(apart)
     return tuple(
-        _packed([each for texts in conversations for each in _sentences(texts)], max_chars)
+        _packed([sentence for texts in conversations for sentence in _sentences(texts)], max_chars)
     )
 
 
 @lru_cache(maxsize=16)
 def note_keys(texts: tuple[str, ...], prefix: str) -> tuple[str, ...]:
-    """Return note keys in snake_case, each of the note's number and telling words."""
+    """Return a key in snake_case for each note, of its number and its most telling words."""
     counts = [Counter(_WORD.findall(text.lower())) for text in texts]
     spread = Counter(word for count in counts for word in count)
     prefix = prefix if _PREFIX.fullmatch(prefix) else "note"
@@ -64,16 +64,16 @@ def note_keys(texts: tuple[str, ...], prefix: str) -> tuple[str, ...]:
 def conversation_openings(
     conversations: Conversations, max_notes: int, max_chars: int
 ) -> tuple[str, ...]:
-    """Return the openings of conversations, where people say who they are, as notes."""
+    """Return the openings of conversations, in which people introduce themselves, as notes."""
     beginnings = (next(iter(_packed(_sentences(texts), max_chars)), "") for texts in conversations)
     return tuple(islice(filter(None, beginnings), max_notes))
 
 
 @lru_cache(maxsize=16)
 def summarize_conversations(conversations: Conversations, max_chars: int) -> str:
-    """Summarize conversations by the sentences richest in names and numbers, as many as fit."""
-    sentences = [each for texts in conversations for each in _sentences(texts)]
-    richness = [len(_NAME_OR_NUMBER.findall(each)) / (20 + len(each)) for each in sentences]
+    """Select the sentences richest in names and numbers, as many as fit."""
+    sentences = [sentence for texts in conversations for sentence in _sentences(texts)]
+    richness = [len(_NAME_OR_NUMBER.findall(text)) / (20 + len(text)) for text in sentences]
     chosen, used = set[int](), 0
     for index in sorted(range(len(sentences)), key=lambda index: (-richness[index], index)):
         if used + len(sentences[index]) + 1 <= max_chars:
@@ -107,7 +107,7 @@ _TABLE = load_bfcl_table("memory")
 
 
 class MemoryLimits(NamedTuple):
-    """Memory limits: the sizes of one part."""
+    """Size limits of one part of a memory."""
 
     max_entries: int
     max_chars: int  # of one entry
@@ -132,7 +132,7 @@ _ONE_TEXT = (
 
 
 def initial_memory(scenario: dict[str, Any]) -> tuple[dict[str, Any] | None, Conversations]:
-    """Return the initial memory: a snapshot's content, or conversations to take notes of.
+    """Return the initial memory: a snapshot's content, or notes of conversations.
 
     Raises ValueError where the snapshot is no object or the conversations are no lists of texts.
 
@@ -154,7 +154,7 @@ def initial_memory(scenario: dict[str, Any]) -> tuple[dict[str, Any] | None, Con
 
 
 def memory_prompt(scenario_name: str, content: str, *, two_parts: bool) -> str:
-    """Return the prompt about a memory: what a model is shown of it before its first call."""
+    """Return the prompt text about a memory, which a model gets before its first call."""
     role: str = _TABLE["roles"].get(scenario_name, "")
     held = "Core memory" if two_parts else "Memory"
     text = f"{held} holds:\n{content}" if content else f"{held} is empty."

@@ -1,4 +1,4 @@
-"""BFCL's key-value memory (`MemoryAPI_kv`): a small core, always shown, and a larger archive."""
+"""BFCL's key-value memory (`MemoryAPI_kv`): a small core in the prompt, and a larger archive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Entries = dict[str, str]
 
 
 class MemoryAPI_kv:
-    """Memory API kv of BFCL, keys and values: a core and an archive of texts by key."""
+    """Memory of texts by key: a core and an archive."""
 
     core_memory: Entries
     archival_memory: Entries
@@ -48,71 +48,71 @@ class MemoryAPI_kv:
         return memory_prompt(self._scenario, content, two_parts=True)
 
     def core_memory_add(self, key: str, value: str) -> Result:
-        """Core memory: add a key and its value.
+        """Add a key and its value to the core.
 
         A full core, a long value, a malformed or known key is an error.
         """
         return _add(self.core_memory, CORE, str(key), str(value))
 
     def core_memory_remove(self, key: str) -> Result:
-        """Core memory: remove a key."""
+        """Remove a key from the core."""
         return _remove(self.core_memory, key)
 
     def core_memory_replace(self, key: str, value: str) -> Result:
-        """Core memory: replace the value of a key."""
+        """Replace the value of a key in the core."""
         return _replace(self.core_memory, CORE, str(key), str(value))
 
     def core_memory_clear(self) -> Result:
-        """Core memory: clear it."""
+        """Clear the core."""
         self.core_memory = {}
         return {"status": "Core memory cleared."}
 
     def core_memory_retrieve(self, key: str) -> Result:
-        """Core memory: retrieve the value of a key."""
+        """Return the value of a key in the core."""
         return _retrieve(self.core_memory, key)
 
     def core_memory_list_keys(self) -> Result:
-        """Core memory: list the keys."""
+        """List the keys of the core."""
         return {"keys": list(self.core_memory)}
 
     def core_memory_key_search(self, query: str, k: int = 5) -> Result:
-        """Core memory key search: the k keys most like a query, with BM25+ scores."""
+        """Return the k keys of the core most similar to a query, with BM25+ scores."""
         return {"ranked_results": rank_texts(query, list(self.core_memory))[:k]}
 
     def core_memory_retrieve_all(self) -> Result:
-        """Core memory: retrieve all of it."""
+        """Return all keys and values of the core."""
         return self.core_memory
 
     def archival_memory_add(self, key: str, value: str) -> Result:
-        """Archival memory: add a key and its value.
+        """Add a key and its value to the archive.
 
         A full archive, a long value, a malformed or known key is an error.
         """
         return _add(self.archival_memory, ARCHIVAL, str(key), str(value))
 
     def archival_memory_remove(self, key: str) -> Result:
-        """Archival memory: remove a key."""
+        """Remove a key from the archive."""
         return _remove(self.archival_memory, key)
 
     def archival_memory_replace(self, key: str, value: str) -> Result:
-        """Archival memory: replace the value of a key."""
+        """Replace the value of a key in the archive."""
         return _replace(self.archival_memory, ARCHIVAL, str(key), str(value))
 
     def archival_memory_clear(self) -> Result:
-        """Archival memory: clear it."""
+        """Clear the archive."""
         self.archival_memory = {}
         return {"status": "Archival memory cleared."}
 
     def archival_memory_retrieve(self, key: str) -> Result:
-        """Archival memory: retrieve the value of a key."""
+        """Return the value of a key in the archive."""
         return _retrieve(self.archival_memory, key)
 
     def archival_memory_list_keys(self) -> Result:
-        """Archival memory: list the keys."""
+        """List the keys of the archive."""
         return {"keys": list(self.archival_memory)}
 
     def archival_memory_key_search(self, query: str, k: int = 5) -> Result:
-        """Archival memory key search: the k keys most like a query, with BM25+ scores."""
+        """Return the k keys of the archive most similar to a query, with BM25+ scores."""
         return {"ranked_results": rank_texts(query, list(self.archival_memory))[:k]}
 
 

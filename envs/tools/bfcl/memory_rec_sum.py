@@ -1,4 +1,4 @@
-"""BFCL's memory by summary (`MemoryAPI_rec_sum`).
+"""BFCL's memory as a running summary (`MemoryAPI_rec_sum`).
 
 One bounded text that the model keeps rewriting.
 """
@@ -17,7 +17,7 @@ from fctncalling.envs.tools.bfcl.memory import (
 
 
 class MemoryAPI_rec_sum:
-    """Memory API rec_sum of BFCL: one running summary, a text of bounded length.
+    """Memory of one text of bounded length.
 
     Not where a replacement repeats.
     """
@@ -34,26 +34,26 @@ class MemoryAPI_rec_sum:
         return memory_prompt(self._scenario, self.memory, two_parts=False)
 
     def memory_append(self, text: str) -> Result:
-        """Memory: append a text."""
+        """Append a text to the memory."""
         if len(self.memory) + len(str(text)) > MAX_SUMMARY_CHARS:
             return _too_long()
         self.memory += str(text)
         return {"status": "Text appended."}
 
     def memory_update(self, text: str) -> Result:
-        """Memory: update all of it by a text."""
+        """Replace the whole memory by a text."""
         if len(str(text)) > MAX_SUMMARY_CHARS:
             return _too_long()
         self.memory = str(text)
         return {"status": "Memory updated."}
 
     def memory_clear(self) -> Result:
-        """Memory: clear it."""
+        """Clear the memory."""
         self.memory = ""
         return {"status": "Memory cleared."}
 
     def memory_replace(self, old_text: str, new_text: str) -> Result:
-        """Memory: replace an old text by a new one, wherever it stands.
+        """Replace all occurrences of an old text by a new one.
 
         As in BFCL only the new text's length is bounded.
         """
@@ -65,7 +65,7 @@ class MemoryAPI_rec_sum:
         return {"status": "Memory updated."}
 
     def memory_retrieve(self) -> Result:
-        """Memory: retrieve all of it; an empty one is an error."""
+        """Return the whole memory; an empty one is an error."""
         return {"memory_content": self.memory} if self.memory else {"error": "The memory is empty."}
 
 

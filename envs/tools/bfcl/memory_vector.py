@@ -1,4 +1,4 @@
-"""BFCL's memory by meaning (`MemoryAPI_vector`).
+"""BFCL's memory with search by meaning (`MemoryAPI_vector`).
 
 Entries found by the likeness of their sentence embeddings.
 """
@@ -32,7 +32,7 @@ Encoder = Callable[[Sequence[str]], Any]
 
 @lru_cache(maxsize=1)
 def sentence_encoder() -> Encoder:
-    """Return the sentence encoder of BFCL, loaded once a process.
+    """Load BFCL's sentence encoder, once per process.
 
     Raises MissingExtra where its library is not installed.
     """
@@ -42,7 +42,7 @@ def sentence_encoder() -> Encoder:
 
 
 class MemoryAPI_vector:
-    """Memory API vector of BFCL: a core and an archive of numbered texts, found by similarity.
+    """Memory of numbered texts, retrieved by similarity: a core and an archive.
 
     A subclass may set `_encoder` to embed texts in another way.
 
@@ -74,7 +74,7 @@ class MemoryAPI_vector:
         )
 
     def _hashed_state(self) -> list[Any]:
-        """Return all but the embeddings, which follow from the texts to a machine's last digit."""
+        """Return all state but the embeddings: their last digits differ between machines."""
         return [self._scenario, self.core_memory, self.archival_memory]
 
     def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -99,58 +99,58 @@ class MemoryAPI_vector:
         }
 
     def core_memory_add(self, text: str) -> Result:
-        """Core memory: add a text and return its number."""
+        """Add a text to the core and return its number."""
         return _add(self.core_memory, CORE, text)
 
     def core_memory_remove(self, vec_id: int) -> Result:
-        """Core memory: remove a text."""
+        """Remove a text from the core."""
         return _remove(self.core_memory, vec_id)
 
     def core_memory_update(self, vec_id: int, new_text: str) -> Result:
-        """Core memory: update a text by another."""
+        """Replace a text of the core."""
         return _update(self.core_memory, CORE, vec_id, new_text)
 
     def core_memory_clear(self) -> Result:
-        """Core memory: clear it; numbers begin anew."""
+        """Clear the core; numbers restart at 0."""
         self.core_memory = _taken(None)
         return {"status": "Core memory cleared."}
 
     def core_memory_retrieve(self, query: str, top_k: int = 5) -> Result:
-        """Core memory: retrieve the texts most similar to a query, best first."""
+        """Return the texts of the core most similar to a query, best first."""
         return self._retrieve(self.core_memory, query, top_k)
 
     def core_memory_retrieve_all(self) -> Result:
-        """Core memory: retrieve all texts."""
+        """Return all texts of the core."""
         return _everything(self.core_memory)
 
     def archival_memory_add(self, text: str) -> Result:
-        """Archival memory: add a text and return its number."""
+        """Add a text to the archive and return its number."""
         return _add(self.archival_memory, ARCHIVAL, text)
 
     def archival_memory_remove(self, vec_id: int) -> Result:
-        """Archival memory: remove a text."""
+        """Remove a text from the archive."""
         return _remove(self.archival_memory, vec_id)
 
     def archival_memory_update(self, vec_id: int, new_text: str) -> Result:
-        """Archival memory: update a text by another."""
+        """Replace a text of the archive."""
         return _update(self.archival_memory, ARCHIVAL, vec_id, new_text)
 
     def archival_memory_clear(self) -> Result:
-        """Archival memory: clear it; numbers begin anew."""
+        """Clear the archive; numbers restart at 0."""
         self.archival_memory = _taken(None)
         return {"status": "Archival memory cleared."}
 
     def archival_memory_retrieve(self, query: str, top_k: int = 5) -> Result:
-        """Archival memory: retrieve the texts most similar to a query, best first."""
+        """Return the texts of the archive most similar to a query, best first."""
         return self._retrieve(self.archival_memory, query, top_k)
 
     def archival_memory_retrieve_all(self) -> Result:
-        """Archival memory: retrieve all texts."""
+        """Return all texts of the archive."""
         return _everything(self.archival_memory)
 
 
 def _taken(part: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a store of its own, from a snapshot (where numbers may be text) or empty."""
+    """Copy a memory store from a snapshot; text ids become int."""
     store = {int(number): text for number, text in (part or {}).get("store", {}).items()}
     return {"next_id": (part or {}).get("next_id", max(store, default=-1) + 1), "store": store}
 

@@ -13,7 +13,7 @@ _NO_USER = "No user is currently logged in."
 
 
 class MessageAPI:
-    """Message API of BFCL: contacts, and one inbox of all that everybody sent."""
+    """BFCL's workspace: contacts, and one inbox of all messages."""
 
     # a set; BFCL's JSON would make it a list, which then fails at the first message
     generated_ids: Any
@@ -25,7 +25,7 @@ class MessageAPI:
     _random: RandomStream
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        """Take each public attribute from the scenario or the defaults.
+        """Set each public attribute from the scenario or the defaults.
 
         Long context changes nothing.
         """
@@ -43,7 +43,7 @@ class MessageAPI:
         return {"new_id": drawn}
 
     def _sent(self) -> Iterator[tuple[Any, Any]]:
-        """Yield (receiver, text) of each inbox entry: its first pair, others are never read."""
+        """Yield (receiver, text) of each inbox entry's first pair; BFCL reads no other."""
         for entry in self.inbox:
             yield list(entry.items())[0]  # noqa: RUF015  (StopIteration would end this generator)
 
@@ -52,20 +52,20 @@ class MessageAPI:
         return {"user_list": list(self.user_map)}
 
     def get_user_id(self, user: Any) -> dict[str, Any]:
-        """Get the user id of a name."""
+        """Return the user id of a name."""
         if user not in self.user_map:
             return {"error": f"User '{user}' not found in the workspace."}
         return {"user_id": self.user_map[user]}
 
     def message_login(self, user_id: Any) -> dict[str, Any]:
-        """Login to the message API, by a user's id."""
+        """Log a user in by id."""
         if user_id not in self.user_map.values():
             return {"login_status": False, "message": f"User ID '{user_id}' not found."}
         self.current_user = user_id
         return {"login_status": True, "message": f"User '{user_id}' logged in successfully."}
 
     def message_get_login_status(self) -> dict[str, Any]:
-        """Get the login status of the message API: whether a user is logged in."""
+        """Return whether a user is logged in."""
         return {"login_status": bool(self.current_user)}
 
     def send_message(self, receiver_id: Any, message: Any) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class MessageAPI:
         }
 
     def delete_message(self, receiver_id: Any) -> dict[str, Any]:
-        """Delete a message to a user: the latest, or rather the first entry equal to it.
+        """Delete the latest message to a user, or rather the first entry equal to it.
 
         Counts stay.
         """
@@ -101,7 +101,7 @@ class MessageAPI:
         return {"error": f"Receiver ID {receiver_id} not found."}
 
     def view_messages_sent(self) -> dict[str, Any]:
-        """View all messages sent, by receiver, whoever is logged in."""
+        """Return all messages by receiver, whoever is logged in."""
         if not self.current_user:
             return {"error": _NO_USER}
         messages: dict[Any, list[Any]] = {}
@@ -128,19 +128,19 @@ class MessageAPI:
         }
 
     def search_messages(self, keyword: Any) -> dict[str, Any]:
-        """Search the messages for a keyword, in any letter case."""
+        """Return the messages with a keyword, in any letter case."""
         if not self.current_user:
             return {"error": _NO_USER}
         lowered = keyword.lower()
-        found = [
+        messages = [
             {"receiver_id": receiver, "message": text}
             for receiver, text in self._sent()
             if lowered in text.lower()
         ]
-        return {"results": found}
+        return {"results": messages}
 
     def get_message_stats(self) -> dict[str, Any]:
-        """Get message stats: how many messages were sent, to how many receivers."""
+        """Return how many messages were sent, to how many receivers."""
         if not self.current_user:
             return {"error": _NO_USER}
         receivers = {receiver for receiver, _ in self._sent()}

@@ -20,7 +20,7 @@ mentions refers.
 
 
 class TwitterAPI:
-    """Twitter API of BFCL: one user's account.
+    """BFCL's Twitter account of one user.
 
     `tweets` is keyed by int, the keys of `comments` and `retweets` stay as loaded.
     """
@@ -37,7 +37,7 @@ class TwitterAPI:
     _default_mentions: list[Any]
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        """Take each public attribute from the scenario or the defaults.
+        """Set each public attribute from the scenario or the defaults.
 
         Long context changes nothing.
         """
@@ -48,14 +48,14 @@ class TwitterAPI:
         self._default_mentions = []
 
     def authenticate_twitter(self, username: Any, password: Any) -> dict[str, Any]:
-        """Authenticate at Twitter with name and password; a failure does not log out."""
+        """Log in with name and password; a failure does not log out."""
         if username == self.username and password == self.password:
             self.authenticated = True
             return {"authentication_status": True}
         return {"authentication_status": False}
 
     def posting_get_login_status(self) -> dict[str, Any]:
-        """Get the login status of the posting API: whether the user is logged in."""
+        """Return whether the user is logged in."""
         return {"login_status": bool(self.authenticated)}
 
     def post_tweet(
@@ -132,17 +132,17 @@ class TwitterAPI:
         return {"unfollow_status": True}
 
     def get_tweet(self, tweet_id: Any) -> dict[str, Any]:
-        """Get a tweet by its number."""
+        """Return a tweet by its number."""
         if tweet_id not in self.tweets:
             return _not_found(tweet_id)
         return self.tweets[tweet_id]
 
     def get_user_tweets(self, username: Any) -> list[dict[str, Any]]:
-        """Get all tweets of a user."""
+        """Return all tweets of a user."""
         return [tweet for tweet in self.tweets.values() if tweet["username"] == username]
 
     def search_tweets(self, keyword: Any) -> list[dict[str, Any]]:
-        """Search the tweets for a keyword, in content or tags, in any letter case."""
+        """Return the tweets with a keyword in content or tags, in any letter case."""
         return [
             tweet
             for tweet in self.tweets.values()
@@ -151,13 +151,13 @@ class TwitterAPI:
         ]
 
     def get_tweet_comments(self, tweet_id: Any) -> list[dict[str, Any]] | dict[str, Any]:
-        """Get the comments on a tweet; those loaded under a text key are never found."""
+        """Return the comments on a tweet; comments loaded under a text key are ignored."""
         if tweet_id not in self.tweets:
             return _not_found(tweet_id)
         return self.comments.get(tweet_id, [])
 
     def get_user_stats(self, username: Any) -> dict[str, Any]:
-        """Get a user's stats: tweets, retweets and, for the account's own, following."""
+        """Count a user's tweets, retweets and, for the account's user, followed users."""
         return {
             "tweet_count": sum(tweet["username"] == username for tweet in self.tweets.values()),
             "following_count": len(self.following_list) if username == self.username else 0,

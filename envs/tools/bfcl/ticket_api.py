@@ -1,4 +1,4 @@
-"""BFCL's ticket desk (`TicketAPI`): tickets in a queue and the one user who is logged in."""
+"""BFCL's ticket desk (`TicketAPI`): tickets in a queue, and the user who is logged in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOWEST_PRIORITY, _HIGHEST_PRIORITY = _TABLE["priority_range"]
 
 
 class TicketAPI:
-    """Ticket API of BFCL; only creating a ticket and listing one's own require a login.
+    """BFCL's ticket desk; only creating and listing one's tickets require a login.
 
     Arguments are used as they come, as in BFCL: a wrong type surfaces as the interpreter's own
     error text.
@@ -29,11 +29,11 @@ class TicketAPI:
             setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
 
     def _find(self, ticket_id: int) -> dict[str, Any] | None:
-        """Return the first queued ticket with this id, the very object, or None."""
+        """Return the first queued ticket with this id, not a copy, or None."""
         return next((ticket for ticket in self.ticket_queue if ticket["id"] == ticket_id), None)
 
     def create_ticket(self, title: str, description: str = "", priority: int = 1) -> Result:
-        """Create a ticket, open, of the current user and return it."""
+        """Create an open ticket of the current user and return it."""
         if not self.current_user:
             return {"error": "User not authenticated. Please log in to create a ticket."}
         if priority < _LOWEST_PRIORITY or priority > _HIGHEST_PRIORITY:
@@ -54,11 +54,11 @@ class TicketAPI:
         return ticket
 
     def get_ticket(self, ticket_id: int) -> Result:
-        """Get the ticket of an id, whoever is logged in."""
+        """Return the ticket with an id, whoever is logged in."""
         return self._find(ticket_id) or _not_found(ticket_id)
 
     def close_ticket(self, ticket_id: int) -> Result:
-        """Close a ticket that is not closed yet."""
+        """Close an open ticket."""
         return self._finish(ticket_id, "Closed")
 
     def resolve_ticket(self, ticket_id: int, resolution: str) -> Result:
@@ -79,7 +79,7 @@ class TicketAPI:
         return {"status": f"Ticket {ticket_id} has been {status.lower()} successfully."}
 
     def edit_ticket(self, ticket_id: int, updates: dict[str, Any]) -> Result:
-        """Edit a ticket: overwrite its fields with every value that is not None.
+        """Overwrite fields of a ticket with every value that is not None.
 
         New priorities are not checked.
         """
@@ -95,25 +95,25 @@ class TicketAPI:
         return {"status": f"Ticket {ticket_id} has been updated successfully."}
 
     def ticket_login(self, username: str, password: str) -> Result:
-        """Login to the ticket API with name and password, any that are not empty."""
+        """Log in with any name and password that are not empty."""
         if not (username and password):
             return {"success": False}
         self.current_user = username
         return {"success": True}
 
     def ticket_get_login_status(self) -> Result:
-        """Get the login status of the ticket API: whether a user is logged in."""
+        """Return whether a user is logged in."""
         return {"login_status": bool(self.current_user)}
 
     def logout(self) -> Result:
-        """Logout: log the current user out."""
+        """Log the current user out."""
         if not self.current_user:
             return {"success": False}
         self.current_user = None
         return {"success": True}
 
     def get_user_tickets(self, status: str | None = None) -> list[Result]:
-        """Get the user's tickets, of who is logged in, of one status if it is given.
+        """Return the current user's tickets, of one status if it is given.
 
         Its case does not matter.
         """

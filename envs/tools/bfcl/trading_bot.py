@@ -1,4 +1,4 @@
-"""BFCL's broker (`TradingBot`): stocks, orders, one account, at half past ten for ever."""
+"""BFCL's broker (`TradingBot`): stocks, orders and one account, always at half past ten."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIMESTAMP = "%Y-%m-%d %H:%M:%S"
 
 
 class TradingBot:
-    """Trading bot of BFCL, a stock broker; in long context its lists run to a thousand entries.
+    """BFCL's stock broker; in long context its lists have a thousand entries.
 
     Amounts in dollars. Arguments are used as they come, as in BFCL: a wrong type surfaces as the
     interpreter's own error text. Some replies to a client who is not logged in are lists.
@@ -48,22 +48,22 @@ class TradingBot:
         self._draws = RandomStream(scenario.get("random_seed", _TABLE["default_random_seed"]))
 
     def _record(self, kind: str, amount: float) -> None:
-        """Add a transaction to the history, at a moment drawn from the day after now."""
+        """Add a transaction to the history, at a random time of the following day."""
         moment = _NOW + timedelta(seconds=self._draws.randint(0, _SECONDS_A_DAY))
         self.transaction_history.append(
             {"type": kind, "amount": amount, "timestamp": moment.strftime(_TIMESTAMP)}
         )
 
     def get_current_time(self) -> Result:
-        """Get the current time, always the same."""
+        """Return the current time, always the same."""
         return {"current_time": "10:30 AM"}
 
     def get_symbol_by_name(self, name: str) -> Result:
-        """Get the symbol of a company by its name, or a text saying there is none."""
+        """Return the symbol of a company, or a text that there is none."""
         return {"symbol": _TABLE["symbol_map"].get(name, "Stock not found")}
 
     def get_stock_info(self, symbol: str) -> Result:
-        """Get the info on a stock, its figures; in long context averages are whole series."""
+        """Return a stock's figures; in long context averages are whole series."""
         if symbol not in self.stocks:
             return {"error": f"Stock with symbol '{symbol}' not found."}
         stock = self.stocks[symbol]
@@ -74,7 +74,7 @@ class TradingBot:
         return stock
 
     def get_order_details(self, order_id: int) -> Result:
-        """Get the details of an order; in long context with pages about its symbol."""
+        """Return the details of an order; in long context with pages about its symbol."""
         if order_id not in self.orders:
             return {
                 "error": f"Order with ID {order_id} not found."
@@ -102,7 +102,7 @@ class TradingBot:
         return {"order_id": order_id, "status": "Cancelled"}
 
     def place_order(self, order_type: str, symbol: str, price: float, amount: int) -> Result:
-        """Place an order of a stock, under the next number.
+        """Place an order of a stock under the next number.
 
         The reply says "Pending" where the record says "Open"; only a purchase is checked against
         the balance, which stays as it is.
@@ -155,31 +155,31 @@ class TradingBot:
         return {"status": "Withdrawal successful", "new_balance": self.account_info["balance"]}
 
     def get_account_info(self) -> Result:
-        """Get the info on the account of the user who is logged in."""
+        """Return the account of the user who is logged in."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please log in to view account information."}
         return self.account_info
 
     def trading_login(self, username: str, password: str) -> Result:
-        """Login to trading with name and password; any will do."""
+        """Log in with any name and password."""
         if self.authenticated:
             return {"status": "Already logged in"}
         self.authenticated = True
         return {"status": "Logged in successfully"}
 
     def trading_get_login_status(self) -> Result:
-        """Get the login status of the trading bot: whether the user is logged in."""
+        """Return whether the user is logged in."""
         return {"status": bool(self.authenticated)}
 
     def trading_logout(self) -> Result:
-        """Logout of trading."""
+        """Log the user out."""
         if not self.authenticated:
             return {"status": "No user is currently logged in"}
         self.authenticated = False
         return {"status": "Logged out successfully"}
 
     def fund_account(self, amount: float) -> Result:
-        """Fund the account: deposit money, market open or not."""
+        """Deposit money, whether the market is open or not."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please log in to fund the account."}
         if amount <= 0:
@@ -201,7 +201,7 @@ class TradingBot:
         return {"status": f"Stock {symbol} removed from watchlist successfully."}
 
     def get_watchlist(self) -> Result | list[str]:
-        """Get the watchlist; in long context a bare list, a thousand entries longer."""
+        """Return the watchlist; in long context a bare list with a thousand more entries."""
         if not self.authenticated:
             return ["Error: User not authenticated. Please log in to view the watchlist."]
         if self.long_context:
@@ -211,7 +211,7 @@ class TradingBot:
         return {"watchlist": self.watch_list}
 
     def get_order_history(self) -> Result | list[Result]:
-        """Get the order history: the numbers of all orders."""
+        """Return the numbers of all orders."""
         if not self.authenticated:
             return [{"error": "User not authenticated. Please log in to view order history."}]
         return {"history": list(self.orders.keys())}
@@ -219,7 +219,7 @@ class TradingBot:
     def get_transaction_history(
         self, start_date: str | None = None, end_date: str | None = None
     ) -> Result | list[Result]:
-        """Get the transaction history between two dates, both included."""
+        """Return the transactions between two dates, both included."""
         if not self.authenticated:
             return [{"error": "User not authenticated. Please log in to view transaction history."}]
         start = datetime.strptime(start_date, _DATE) if start_date else datetime.min
@@ -234,7 +234,7 @@ class TradingBot:
         return {"transaction_history": history}
 
     def get_available_stocks(self, sector: str) -> Result:
-        """Get the available stocks of a sector, their symbols; none for an unknown one."""
+        """Return the symbols of a sector's stocks; none for an unknown sector."""
         symbols = list(_TABLE["sector_map"].get(sector, []))
         if self.long_context and symbols:
             symbols += long_context_table(f"{sector.upper()}_EXTENSION")
@@ -243,7 +243,7 @@ class TradingBot:
     def filter_stocks_by_price(
         self, stocks: list[str], min_price: float, max_price: float
     ) -> Result:
-        """Filter stocks by price, within the bounds; what is not traded counts as free."""
+        """Return the stocks within price bounds; unknown stocks count as free."""
         prices = ((symbol, self.stocks.get(symbol, {}).get("price", 0)) for symbol in stocks)
         return {
             "filtered_stocks": [
@@ -252,7 +252,7 @@ class TradingBot:
         }
 
     def add_to_watchlist(self, stock: str) -> Result:
-        """Add to the watchlist a traded stock, once, and return the list either way.
+        """Add a traded stock to the watchlist, once, and return the list.
 
         Requires no login.
         """
@@ -261,7 +261,7 @@ class TradingBot:
         return {"watchlist": self.watch_list}
 
     def notify_price_change(self, stocks: list[str], threshold: float) -> Result:
-        """Notify of the stocks whose price changed by at least so many percent."""
+        """Return the stocks with a price change of at least some percent."""
         changed = [
             symbol
             for symbol in stocks

@@ -27,7 +27,7 @@ _DATE = "%Y-%m-%d"
 
 
 class TravelAPI:
-    """Travel API of BFCL; in long context it starts with many cards and bookings.
+    """BFCL's travel agency; in long context it starts with many cards and bookings.
 
     BFCL keeps those in module-level objects, so that a charge shows in every later task of the
     process; here each instance has its own. Amounts in dollars. Arguments are used as they come, as
@@ -57,11 +57,11 @@ class TravelAPI:
                 self.booking_record.setdefault(booking_id, booking)
 
     def _draw(self, figure: str) -> int:
-        """Draw one of the figures that have a range of their own."""
+        """Draw a figure from its range."""
         return self._draws.randint(*_TABLE["random_ranges"][figure])
 
     def _token_fault(self, access_token: str) -> str | None:
-        """Return what is wrong with a token; before the first login None is the right one."""
+        """Return the error of a token; before the first login None is the right token."""
         if self.token_expires_in == 0:
             return "Token expired"
         if access_token != self.access_token:
@@ -69,7 +69,7 @@ class TravelAPI:
         return None
 
     def _today(self) -> date:
-        """Return the date that ages are counted to."""
+        """Return the date at which ages are computed."""
         return date.today()
 
     def authenticate_travel(
@@ -81,7 +81,7 @@ class TravelAPI:
         user_first_name: str,
         user_last_name: str,
     ) -> Result:
-        """Authenticate at the travel API: log a user in, return a token; nothing is checked."""
+        """Log a user in and return a token; credentials are not checked."""
         self.token_expires_in = _TABLE["token_expires_in_after_login"]
         self.access_token = str(self._draw("access_token"))
         self.token_type = "Bearer"
@@ -96,13 +96,13 @@ class TravelAPI:
         }
 
     def travel_get_login_status(self) -> Result:
-        """Get the login status of the travel API: whether there is a token, not expired."""
+        """Return whether there is a token that has not expired."""
         return {"status": not (self.token_expires_in is None or self.token_expires_in == 0)}
 
     def get_budget_fiscal_year(
         self, lastModifiedAfter: str | None = None, includeRemoved: str | None = None
     ) -> Result:
-        """Get the budget's fiscal year, the one there is."""
+        """Return the fiscal year of the budget, always the same."""
         return {"budget_fiscal_year": _TABLE["budget_fiscal_year"]}
 
     def register_credit_card(
@@ -113,7 +113,7 @@ class TravelAPI:
         cardholder_name: str,
         card_verification_number: int,
     ) -> Result:
-        """Register a credit card under a drawn id, with a drawn balance.
+        """Register a credit card with a random id and balance.
 
         Only here a token that was never made counts.
         """
@@ -137,7 +137,7 @@ class TravelAPI:
     def get_flight_cost(
         self, travel_from: str, travel_to: str, travel_date: str, travel_class: str
     ) -> Result:
-        """Get the cost of a flight, in long context of every flight in the table.
+        """Return the cost of a flight, in long context of every flight in the table.
 
         Raises ValueError, whose text the caller sees, for an unknown route or class.
         """
@@ -150,7 +150,7 @@ class TravelAPI:
         return {"travel_cost_list": [float(base_cost * factor) for base_cost in base_costs]}
 
     def get_credit_card_balance(self, access_token: str, card_id: str) -> Result:
-        """Get the balance of a credit card."""
+        """Return the balance of a credit card."""
         if fault := self._token_fault(access_token):
             return {"error": fault}
         if card_id not in self.credit_card_list:
@@ -216,7 +216,7 @@ class TravelAPI:
         travel_to: str,
         travel_class: str,
     ) -> str | None:
-        """Return the first thing that forbids a booking, before its cost is asked for."""
+        """Return the first error of a booking, before its cost is known."""
         if fault := self._token_fault(access_token):
             return fault
         if card_id not in self.credit_card_list:
@@ -240,7 +240,7 @@ class TravelAPI:
     def retrieve_invoice(
         self, access_token: str, booking_id: str | None = None, insurance_id: str | None = None
     ) -> Result:
-        """Retrieve the invoice of a booking; insurances have none."""
+        """Return the invoice of a booking; insurances have none."""
         if fault := self._token_fault(access_token):
             return {"error": fault}
         if booking_id is None or booking_id not in self.booking_record:
@@ -254,7 +254,7 @@ class TravelAPI:
         }
 
     def get_booking_history(self, access_token: str) -> Result:
-        """Get the booking history: a copy of all bookings."""
+        """Return a copy of all bookings."""
         if fault := self._token_fault(access_token):
             return {"error": fault}
         return {"booking_history": snapshot(self.booking_record, {})}
@@ -264,7 +264,7 @@ class TravelAPI:
         return list(_AIRPORTS)
 
     def cancel_booking(self, access_token: str, booking_id: str) -> Result:
-        """Cancel a booking and refund its cost to the card it was charged to."""
+        """Cancel a booking and refund its cost to the card."""
         if fault := self._token_fault(access_token):
             return {"cancel_status": False, "error": fault}
         if booking_id not in self.booking_record:
@@ -278,7 +278,7 @@ class TravelAPI:
     def compute_exchange_rate(
         self, base_currency: str, target_currency: str, value: float
     ) -> Result:
-        """Compute an amount by the exchange rate; only the way to dollars is rounded.
+        """Convert an amount between currencies; only conversion to dollars is rounded.
 
         Raises ValueError, whose text the caller sees, for a pair without dollars.
         """
@@ -292,7 +292,7 @@ class TravelAPI:
     def verify_traveler_information(
         self, first_name: str, last_name: str, date_of_birth: str, passport_number: str
     ) -> Result:
-        """Verify a traveler's information: the user, of age today, with a US passport."""
+        """Check the user's name, age today and US passport."""
         fault = self._traveler_fault(first_name, last_name, date_of_birth, passport_number)
         if fault:
             return {"verification_status": False, "verification_failure": fault}
@@ -301,7 +301,7 @@ class TravelAPI:
     def _traveler_fault(
         self, first_name: str, last_name: str, date_of_birth: str, passport_number: str
     ) -> str | None:
-        """Return the first thing that is wrong with a traveller."""
+        """Return the first error in a traveller's data."""
         if first_name != self.user_first_name or last_name != self.user_last_name:
             return (
                 f"Cannot book flight information for another user.Expected {self.user_first_name} "
@@ -320,14 +320,14 @@ class TravelAPI:
         return None
 
     def set_budget_limit(self, access_token: str, budget_limit: float) -> Result:
-        """Set the budget limit, which bookings and insurances are held against."""
+        """Set the limit for bookings and insurances."""
         if fault := self._token_fault(access_token):
             return {"error": fault}
         self.budget_limit = float(budget_limit)
         return {"budget_limit": self.budget_limit}
 
     def get_nearest_airport_by_city(self, location: str) -> Result:
-        """Get the nearest airport by city: its code, or "Unknown"."""
+        """Return the code of a city's nearest airport, or "Unknown"."""
         return {"nearest_airport": _TABLE["airport_by_city"].get(location, "Unknown")}
 
     def purchase_insurance(
@@ -338,7 +338,7 @@ class TravelAPI:
         insurance_cost: float,
         card_id: str,
     ) -> Result:
-        """Purchase an insurance and charge a card, whether it holds the money or not.
+        """Buy an insurance and charge a card, whatever its balance.
 
         Nothing else is recorded.
         """
@@ -355,7 +355,7 @@ class TravelAPI:
         return {"insurance_id": str(self._draw("insurance_id")), "insurance_status": True}
 
     def contact_customer_support(self, booking_id: str, message: str) -> Result:
-        """Contact customer support about a booking; the answer is always the same."""
+        """Return the customer support's answer, always the same."""
         if booking_id not in self.booking_record:
             return {"error": "Booking not found"}
         return {
@@ -364,12 +364,12 @@ class TravelAPI:
         }
 
     def get_all_credit_cards(self) -> Result:
-        """Get all credit cards; requires no token."""
+        """Return all credit cards; requires no token."""
         return {"credit_card_list": self.credit_card_list}
 
 
 def _cost_factor(travel_from: str, travel_to: str, travel_date: str, travel_class: str) -> int:
-    """Return a route's cost factor: by class, doubled where the date's digit sum is even.
+    """Return a route's cost factor by class, doubled for dates with an even digit sum.
 
     Raises ValueError for an unknown route, then for an unknown class.
     """

@@ -22,7 +22,7 @@ _NUM_DOORS: int = _TABLE["default_state"]["remainingUnlockedDoors"]
 
 
 class VehicleControlAPI:
-    """Vehicle control API of BFCL: a car; in long context its answers are overlong.
+    """BFCL's car; in long context its answers are very long.
 
     Fuel in gallons, distances on the road in km, temperatures in degrees Celsius, forces in
     newtons, tyre pressures in psi. Arguments are used as they come, as in BFCL: a wrong type
@@ -93,7 +93,7 @@ class VehicleControlAPI:
         }
 
     def fillFuelTank(self, fuelAmount: float) -> Result:
-        """Fill the fuel tank with an amount of fuel, as much as it holds."""
+        """Add an amount of fuel, as much as the tank can hold."""
         if fuelAmount < 0:
             return {"error": "Fuel amount cannot be negative."}
         if self.fuelLevel + fuelAmount > _TABLE["max_fuel_level"]:
@@ -118,7 +118,7 @@ class VehicleControlAPI:
     def adjustClimateControl(
         self, temperature: float, unit: str = "celsius", fanSpeed: int = 50, mode: str = "auto"
     ) -> Result:
-        """Adjust the climate control: temperature, fan speed and mode.
+        """Set temperature, fan speed and mode of the climate control.
 
         Fahrenheit is stored converted, and answered unconverted.
         """
@@ -136,13 +136,13 @@ class VehicleControlAPI:
         }
 
     def get_outside_temperature_from_google(self) -> Result:
-        """Get the outside temperature from Google: a random one."""
+        """Return a random outside temperature."""
         weather: Result = long_context_table("LONG_WEATHER_EXTENSION") if self.long_context else {}
         weather["outsideTemperature"] = self._draws.uniform(*_TABLE["outside_temperature_range"])
         return weather
 
     def get_outside_temperature_from_weather_com(self) -> Result:
-        """Get the outside temperature from weather.com: always an error."""
+        """Return an error, always."""
         return {"error": 404}
 
     def setHeadlights(self, mode: str) -> Result:
@@ -153,7 +153,7 @@ class VehicleControlAPI:
         return {"headlightStatus": self.headLightStatus}
 
     def displayCarStatus(self, option: str) -> Result:
-        """Display the car's status, that of one part."""
+        """Return the status of one part of the car."""
         status: Result = {}
         if self.long_context:
             status["metadata"] = long_context_table("CAR_STATUS_METADATA_EXTENSION")
@@ -185,7 +185,7 @@ class VehicleControlAPI:
         return status
 
     def activateParkingBrake(self, mode: str) -> Result:
-        """Activate the parking brake, or release it; the slope reads 10 degrees afterwards."""
+        """Engage or release the parking brake; the slope reads 10 degrees afterwards."""
         if mode not in ["engage", "release"]:
             return {"error": "Invalid mode"}
         engaged = mode == "engage"
@@ -223,7 +223,7 @@ class VehicleControlAPI:
     def setCruiseControl(
         self, speed: float, activate: bool, distanceToNextVehicle: float
     ) -> Result:
-        """Set cruise control: speed, activity and distance to the next vehicle.
+        """Set the cruise control's speed, state and distance to the next vehicle.
 
         The distance is stored even where the speed is then refused.
         """
@@ -241,27 +241,27 @@ class VehicleControlAPI:
         }
 
     def get_current_speed(self) -> Result:
-        """Get the current speed of the car: a random one."""
+        """Return a random speed."""
         return {"currentSpeed": self._draws.uniform(*_TABLE["speed_range"])}
 
     def display_log(self, messages: list[str]) -> Result:
-        """Display a log: return its messages as they came."""
+        """Return the messages unchanged."""
         return {"log": messages}
 
     def estimate_drive_feasibility_by_mileage(self, distance: float) -> Result:
-        """Estimate a drive's feasibility by its mileage: whether the fuel is enough."""
+        """Return whether the fuel is enough for a distance."""
         return {"canDrive": not self.fuelLevel * _TABLE["miles_per_gallon"] < distance}
 
     def liter_to_gallon(self, liter: float) -> Result:
-        """Liter to gallon: convert an amount."""
+        """Convert liters to gallons."""
         return {"gallon": liter * _TABLE["liter_to_gallon"]}
 
     def gallon_to_liter(self, gallon: float) -> Result:
-        """Gallon to liter: convert an amount."""
+        """Convert gallons to liters."""
         return {"liter": gallon * _TABLE["gallon_to_liter"]}
 
     def estimate_distance(self, cityA: str, cityB: str) -> Result:
-        """Estimate the distance between two cities, given by zip codes in either order."""
+        """Return the distance between two zip codes, in either order."""
         result: Result = {"error": "distance not found in database."}
         for start, end, distance in _TABLE["distances_km"]:
             if (cityA == start and cityB == end) or (cityA == end and cityB == start):
@@ -272,17 +272,17 @@ class VehicleControlAPI:
         return result
 
     def get_zipcode_based_on_city(self, city: str) -> Result:
-        """Get the zipcode based on the city, "00000" for any unknown value."""
-        known = (code for name, code in _TABLE["zipcodes"].items() if name == city)
-        return {"zipcode": next(known, _TABLE["unknown_zipcode"])}
+        """Return a city's zip code, "00000" for an unknown value."""
+        codes = (code for name, code in _TABLE["zipcodes"].items() if name == city)
+        return {"zipcode": next(codes, _TABLE["unknown_zipcode"])}
 
     def set_navigation(self, destination: str) -> Result:
-        """Set the navigation to a destination; what is no text is stored before it fails."""
+        """Set the destination; a value that is no text is stored before the call fails."""
         self.destination = destination
         return {"status": "Navigating to " + destination}
 
     def check_tire_pressure(self) -> Result:
-        """Check the tire pressure: return the four and whether their average is healthy."""
+        """Return the four tire pressures and whether their average is healthy."""
         total = self.frontLeftTirePressure + self.frontRightTirePressure
         total = total + self.rearLeftTirePressure + self.rearRightTirePressure
         lowest, highest = _TABLE["healthy_tire_average_range"]
@@ -298,5 +298,5 @@ class VehicleControlAPI:
         }
 
     def find_nearest_tire_shop(self) -> Result:
-        """Find the nearest tire shop, always the same."""
+        """Return the nearest tire shop, always the same."""
         return {"shopLocation": _TABLE["tire_shop_location"]}

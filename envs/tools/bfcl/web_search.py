@@ -1,4 +1,4 @@
-"""BFCL's web search (`WebSearchAPI`), over any search function.
+"""BFCL's web search (`WebSearchAPI`) over any search function.
 
 Without one it searches a local corpus.
 """
@@ -23,7 +23,7 @@ _HIDDEN = ("script", "style")
 
 
 class WebSearchAPI:
-    """Web search API of BFCL, with page fetching; `web_search_class` takes another engine."""
+    """Web search and page fetching; `web_search_class` takes another engine."""
 
     show_snippet: bool
     _search: Search | None = None
@@ -38,14 +38,14 @@ class WebSearchAPI:
     def search_engine_query(
         self, keywords: str, max_results: int = 10, region: str = "wt-wt"
     ) -> Any:
-        """Query the search engine: return titles and addresses, with snippets where shown."""
+        """Return titles and addresses of pages, with snippets if these are on."""
         search = type(self)._search or default_corpus().search
         results = search(str(keywords), max_results, region)[:max_results]
         keys = ("title", "href", "body") if self.show_snippet else ("title", "href")
         return [{key: result.get(key, "") for key in keys} for result in results]
 
     def fetch_url_content(self, url: str, mode: str = "raw") -> dict[str, str]:
-        """Fetch the content of a URL: as it is ("raw") or as text ("markdown", "truncate").
+        """Fetch a page unchanged ("raw") or as text ("markdown", "truncate").
 
         ValueError for no http address.
         """
@@ -62,7 +62,7 @@ class WebSearchAPI:
 
 
 def web_search_class(search: Search, fetch: Fetch | None = None) -> type[WebSearchAPI]:
-    """Return a web search class, a WebSearchAPI over a custom search function.
+    """Make a WebSearchAPI class over a custom search function.
 
     `tools={"WebSearchAPI": web_search_class(search)}`.
 
@@ -109,7 +109,7 @@ class _VisibleText(HTMLParser):
 
 
 def visible_text(page: str) -> str:
-    """Return the visible text of an HTML page, without tags, scripts and styles."""
+    """Return the text of an HTML page without tags, scripts and styles."""
     parser = _VisibleText()
     parser.feed(page)
     parser.close()

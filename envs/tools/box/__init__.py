@@ -1,1 +1,1 @@
-"""ToolBox: tools of a user's own."""
+"""Box of tools that users supply."""

@@ -1,4 +1,4 @@
-"""Calculator for untrusted text: exact arithmetic, bounded before it is computed, without `eval`.
+"""Exact calculator for untrusted text: sizes are bounded before computing, no `eval`.
 
 Grammar: numbers, + - * / // % ** ( ), signs, with Python's precedence; ^ is read as a power,
 typographic signs (a multiplication cross, a long minus) as the ASCII ones, 1,234 as 1234.
@@ -31,7 +31,7 @@ _SIGN_PRECEDENCE = 3
 
 
 class CalculatorError(ValueError):
-    """Error of an expression that the calculator cannot compute: no arithmetic, or too large.
+    """Error of an expression that is no arithmetic, or too large to compute.
 
     The message is for the model.
     """
@@ -47,7 +47,7 @@ class _Token(NamedTuple):
 
 
 def calculate(expression: str) -> str:
-    """Calculate an expression: its value's text, to two decimals; `Tool error: ...` where none is.
+    """Compute an expression to two decimals, as text; errors as `Tool error: ...`.
 
     Never raises.
     """
@@ -62,7 +62,7 @@ def calculate(expression: str) -> str:
 
 
 def evaluate(expression: str) -> Fraction:
-    """Evaluate an expression exactly; only roots, such as 2**0.5, go through floats."""
+    """Evaluate an expression exactly; only roots, such as 2**0.5, use floats."""
     parser = _CalculatorParser(_tokens(expression))
     value = parser.expression(1, 0)
     if not parser.token.is_end:
@@ -77,7 +77,7 @@ def _tokens(expression: str) -> list[_Token]:
     text = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
     if not text.isascii():
         raise CalculatorError("only ASCII digits and + - * / // % ** ( ) are understood")
-    found, position = [], 0
+    tokens, position = [], 0
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
@@ -85,19 +85,19 @@ def _tokens(expression: str) -> list[_Token]:
                 f"unexpected {text[position:].lstrip()[:1]!r} at position {position}"
             )
         if match["number"]:
-            found.append(_Token("", Fraction(match["number"])))
+            tokens.append(_Token("", Fraction(match["number"])))
         else:
-            found.append(_Token("**" if match["operator"] == "^" else match["operator"]))
+            tokens.append(_Token("**" if match["operator"] == "^" else match["operator"]))
         position = match.end()
-    if len(found) > MAX_TOKENS:
+    if len(tokens) > MAX_TOKENS:
         raise CalculatorError(f"more than {MAX_TOKENS} numbers and signs")
-    if not found:
+    if not tokens:
         raise CalculatorError("empty expression")
-    return [*found, _Token("")]
+    return [*tokens, _Token("")]
 
 
 class _CalculatorParser:
-    """Precedence climbing over the tokens, computing as it goes."""
+    """Precedence-climbing parser that computes while it parses."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
@@ -108,7 +108,7 @@ class _CalculatorParser:
         return self._tokens[self._position]
 
     def expression(self, lowest: int, depth: int) -> Fraction:
-        """Return the value of the longest expression of operators no looser than `lowest`."""
+        """Evaluate the longest expression of operators no looser than `lowest`."""
         if depth > MAX_DEPTH:
             raise CalculatorError("nested too deeply")
         value = self._operand(depth)

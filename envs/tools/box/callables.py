@@ -48,12 +48,12 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 class ToolDefinitionError(TypeError):
-    """Error in a tool's definition: an object that cannot be one; it says what is missing."""
+    """Error of an object that cannot be a tool; the message says what it lacks."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """Tool: one callable with its documentation and limits."""
+    """Callable with its documentation and limits."""
 
     doc: FunctionDoc
     function: Callable[..., Any]
@@ -63,7 +63,7 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """The tool's name, by which a model calls it."""
+        """Name by which a model calls the tool."""
         return self.doc.name
 
 
@@ -75,7 +75,7 @@ def as_tool(
     timeout_s: float | None = DEFAULT_TIMEOUT_S,
     max_output_length: int = DEFAULT_OUTPUT_LENGTH,
 ) -> Tool:
-    """Return as a tool a function, a callable object, or a smolagents/transformers Tool.
+    """Wrap a function, a callable object, or a smolagents/transformers Tool as a tool.
 
     With a `timeout_s` it runs in a process of its own, which gets a copy of it: what it changes in
     memory stays there. With None it runs inline, for what is quick and trusted; nothing can stop it
@@ -114,7 +114,7 @@ def _is_tool_object(source: Any) -> bool:
 def _doc_of_tool_object(
     source: Any, name: str | None, description: str | None
 ) -> tuple[FunctionDoc, Callable[..., Any]]:
-    function = _function_of(source)
+    function = source if callable(source) else getattr(source, "forward", None)
     if function is None:
         raise ToolDefinitionError(
             f"tool object {source.name!r} is not callable and has no forward()"
@@ -123,7 +123,7 @@ def _doc_of_tool_object(
     for parameter, described in source.inputs.items():
         kind = described.get("type", "any")
         if isinstance(kind, list):  # of several types, in smolagents
-            others = [each for each in kind if each != "null"]
+            others = [other for other in kind if other != "null"]
             kind = others[0] if len(others) == 1 else "any"
         kind = {"number": "float", "object": "dict"}.get(kind, kind)
         properties[parameter] = {"type": kind, "description": described.get("description", "")}
@@ -132,10 +132,6 @@ def _doc_of_tool_object(
     ]
     text = description or str(getattr(source, "description", ""))
     return FunctionDoc(name or source.name, text, _parameters(properties, required)), function
-
-
-def _function_of(source: Any) -> Callable[..., Any] | None:
-    return source if callable(source) else getattr(source, "forward", None)
 
 
 # --- functions
@@ -188,7 +184,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 class _ByPosition:
-    """Caller of a function of one positional-only parameter, such as `str.upper`, by name."""
+    """Caller by name of a function with one positional-only parameter, such as `str.upper`."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
@@ -219,7 +215,7 @@ def _parameters(properties: dict[str, Any], required: list[str]) -> dict[str, An
 
 
 def type_schema(annotation: Any) -> dict[str, Any]:
-    """Return the schema of a type annotation, that of a parameter as BFCL writes it.
+    """Return BFCL's schema of a parameter with a type annotation.
 
     {"type": "any"} for what a model need not know.
     """
@@ -246,12 +242,12 @@ def type_schema(annotation: Any) -> dict[str, Any]:
 
 
 def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """Parse a docstring to its text and parameter -> description; Google's, reST's or NumPy's."""
+    """Parse a docstring (Google, reST, NumPy) to its text and {parameter: description}."""
     summary: list[str] = []
     described: dict[str, str] = {}
     section, argument, before = "", "", ""
     for line in (text or "").splitlines():
-        told = line.strip()
+        stripped = line.strip()
         if field := _FIELD.match(line):
             section, argument = "field", field[1] or ""
         elif heading := _SECTION.match(line):
@@ -261,17 +257,17 @@ def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
             summary = summary if section else summary[:-1]
             section, argument = "numpy" if heading[1] in _ARGUMENTS else "other", ""
         elif not section:
-            summary.append(told)
-        elif section in _ARGUMENTS and (found := _ARGUMENT.match(told)) and _indent(line) <= 4:
-            argument, described[found[1]] = found[1], found[2]
-        elif section == "numpy" and told and not _indent(line):
-            argument = told.partition(":")[0].strip()
+            summary.append(stripped)
+        elif section in _ARGUMENTS and (match := _ARGUMENT.match(stripped)) and _indent(line) <= 4:
+            argument, described[match[1]] = match[1], match[2]
+        elif section == "numpy" and stripped and not _indent(line):
+            argument = stripped.partition(":")[0].strip()
             described[argument] = ""
-        elif argument and told:
-            described[argument] = f"{described[argument]} {told}".strip()
+        elif argument and stripped:
+            described[argument] = f"{described[argument]} {stripped}".strip()
         if field and argument:
             described[argument] = field[2]
-        before = told
+        before = stripped
     return " ".join(part for part in summary if part), described
 
 

@@ -40,11 +40,11 @@ class ToolProcessError(Exception):
 
 
 class ToolTimeoutError(Exception):
-    """Tool timeout error: the time limit was exceeded, and the tool's process killed."""
+    """Error of a tool that exceeded its time limit; its process was killed."""
 
 
 class ToolProcess:
-    """Tool process: a worker that runs tools, seen by its caller. Not for two threads at once."""
+    """Worker process that runs tools, on its caller's side; not thread-safe."""
 
     def __init__(self, pickled_functions: bytes) -> None:
         ours, theirs = socket.socketpair()
@@ -71,7 +71,7 @@ class ToolProcess:
     def call(
         self, name: str, arguments: Mapping[str, Any], *, timeout_s: float, max_characters: int
     ) -> tuple[bool, str]:
-        """Call a tool in the process; return whether it returned, and its text or its error's.
+        """Call a tool in the process; return whether it returned, and its text or error.
 
         The text is cut one character over the limit.
 
@@ -92,7 +92,7 @@ class ToolProcess:
         return kind == RESULT, text
 
     def close(self) -> None:
-        """Close the process: kill the worker and whatever it started in its session's group."""
+        """Kill the worker and the processes that it started in its session's group."""
         self._socket.close()
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -107,12 +107,12 @@ class ToolProcess:
 
 
 def send_frame(connection: socket.socket, kind: bytes, message: bytes) -> None:
-    """Send a frame, one message, over a socket: its kind and its bytes."""
+    """Send one message over a socket: its kind and its bytes."""
     connection.sendall(FRAME.pack(kind, len(message)) + message)
 
 
 def receive_bytes(connection: socket.socket, size: int, deadline: float | None = None) -> bytes:
-    """Receive bytes, exactly `size`, from a socket.
+    """Receive exactly `size` bytes from a socket.
 
     TimeoutError past the deadline, ConnectionError at the other side's end.
     """
@@ -129,7 +129,7 @@ def receive_bytes(connection: socket.socket, size: int, deadline: float | None =
 
 
 def result_text(value: Any) -> str:
-    """Return the result text of a tool.
+    """Convert a tool's result to text.
 
     A string itself, JSON where possible, else its `repr`.
     """
@@ -146,7 +146,7 @@ def result_text(value: Any) -> str:
 
 
 def serve_calls(descriptor: int) -> NoReturn:
-    """Serve calls in the worker process: load the functions, run them until the caller is gone."""
+    """Serve calls in the worker process until the caller ends."""
     connection = socket.socket(fileno=descriptor)
     _end_with(os.getppid())
     try:
@@ -180,7 +180,7 @@ def _outcome(function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[b
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent does, even in the middle of a tool that hangs."""
+    """Make this process die with its parent, even while a tool hangs."""
 
     def watch() -> None:
         while os.getppid() == parent:

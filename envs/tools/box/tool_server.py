@@ -1,4 +1,4 @@
-"""ToolServer: tools that come together from one address, "mcp:COMMAND" or "mcp:URL".
+"""Server of tools at an address, "mcp:COMMAND" or "mcp:URL".
 
 The client of MCP servers surrounds the environment: it is part of the laboratory, and is reached by
 its name when an address is given.
@@ -21,26 +21,26 @@ _CLIENT = "fctncalling.lab.mcp_client"
 
 
 class ToolServer:
-    """A server of tools (MCP); the function of each has its `address`."""
+    """Server of tools (MCP); each of its functions has its `address`."""
 
     tools: tuple[Tool, ...]
 
     def close(self) -> None:
-        """Close the server: end its process."""
+        """End the server's process."""
 
 
 def start_mcp_server(address: str, timeout_s: float) -> ToolServer:
-    """Start the MCP server at an address; raises ToolDefinitionError, MissingExtra."""
+    """Start the MCP server of an address; raises ToolDefinitionError, MissingExtra."""
     server: ToolServer = import_module(_CLIENT).McpServer(address, timeout_s=timeout_s)
     return server
 
 
 def server_isolation_notes(classes: Mapping[str, Any], tasks: Iterable[Task]) -> list[str]:
-    """Return what episodes with servers of --tools would share, and what changes by itself.
+    """Describe what episodes share through the servers of --tools.
 
     A line each; see `fctncalling.lab.mcp_client.isolation`, which is imported for servers alone.
     """
-    servers = {name: each for name, each in classes.items() if is_mcp_address(each)}
+    servers = {name: cls for name, cls in classes.items() if is_mcp_address(cls)}
     if not servers:
         return []
     notes: list[str] = import_module(f"{_CLIENT}.isolation").isolation_notes(servers, tasks)
@@ -48,17 +48,17 @@ def server_isolation_notes(classes: Mapping[str, Any], tasks: Iterable[Task]) ->
 
 
 def with_seed(address: str, folder: str | None) -> str:
-    """Return an MCP address whose {tmp} is filled with a folder's files; others as they are."""
+    """Fill {tmp} in an MCP address with a folder's files; return others unchanged."""
     if folder is None or not is_mcp_address(address):
         return address
     return address.replace("{tmp}", f"{{tmp:{quote(os.path.abspath(folder))}}}")
 
 
 def with_mcp_scheme(address: str) -> str:
-    """Return an MCP address with its scheme "mcp:", which may be left out on the command line."""
+    """Add the scheme "mcp:" to an MCP address if it is missing."""
     return address if address.startswith(SCHEME) else f"{SCHEME}{address}"
 
 
 def is_mcp_address(source: object) -> bool:
-    """Whether a tool is an MCP address, that of a server."""
+    """Whether a tool is the address of an MCP server."""
     return isinstance(source, str) and source.startswith(SCHEME)

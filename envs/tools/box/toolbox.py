@@ -1,4 +1,4 @@
-"""ToolBox: run user tools with limits; tool errors become text.
+"""Box of user tools with limits; tool errors become text.
 
 A tool's error, its time-out, a call it does not understand are texts for the model. A process that
 dies under a tool is an InfrastructureError: the episode says nothing about the policy then.
@@ -37,7 +37,7 @@ from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavai
 
 
 class ToolProcessPool:
-    """Pool of tool processes, kept warm between calls."""
+    """Pool of idle tool processes, reused between calls."""
 
     def __init__(self, num_processes: int) -> None:
         self.owner = os.getpid()
@@ -47,7 +47,7 @@ class ToolProcessPool:
         self._closed = False
 
     def acquire(self) -> ToolProcess | None:
-        """Acquire an idle process; None where a new one is to be started."""
+        """Take an idle process from the pool; None if there is none."""
         with self._lock:
             if self._closed:
                 raise InfrastructureError("this ToolBox is closed")
@@ -62,7 +62,7 @@ class ToolProcessPool:
         process.close()
 
     def close(self) -> None:
-        """Close the pool: end its idle processes, and take no more."""
+        """End the idle processes and accept no more."""
         with self._lock:
             self._closed = True
             idle, self.idle = self.idle, []
@@ -76,7 +76,7 @@ MAX_MESSAGE_OUTPUT = 50_000  # characters of all results of one message together
 
 
 class ToolBox:
-    """Box of tools by name, with the processes of those that have a time limit.
+    """Tools by name, with the processes of those that have a time limit.
 
     `max_calls` bounds how many calls of one assistant message are run (`max_tools_per_generation`
     of OpenRLHF's configuration), `num_processes` how many at once. Results are untrusted: the marks
@@ -129,7 +129,7 @@ class ToolBox:
 
     @property
     def docs(self) -> tuple[FunctionDoc, ...]:
-        """Function docs of all tools, as tasks carry them."""
+        """Function docs of all tools, as in tasks."""
         return tuple(tool.doc for tool in self._tools.values())
 
     @property
@@ -139,7 +139,7 @@ class ToolBox:
 
     @property
     def mcp_addresses(self) -> dict[str, str]:
-        """Addresses of MCP servers, by the names of their tools."""
+        """Address of the MCP server of each tool that has one."""
         return {
             name: address
             for name, tool in self._tools.items()
@@ -150,7 +150,7 @@ class ToolBox:
         return name in self._tools
 
     def parameters(self, name: str) -> tuple[str, ...]:
-        """Return a tool's parameters: their names, in order."""
+        """Return the names of a tool's parameters, in order."""
         return tuple(self._tools[name].doc.parameters["properties"])
 
     @time_calls("tools")
@@ -175,7 +175,7 @@ class ToolBox:
         )
 
     def call_all(self, calls: Sequence[Call]) -> list[str]:
-        """Call all tools of one message and return the result texts, in order.
+        """Call all tools of one message; return the result texts in order.
 
         Independent calls run concurrently.
         """
@@ -191,7 +191,7 @@ class ToolBox:
         ]
 
     def as_class(self, class_name: str = "Tools") -> type:
-        """Return the box as a class, stateless, with a method for each tool.
+        """Return a stateless class with a method for each tool of the box.
 
         It is what `FunctionCallingEnv(tools={class_name: ...})` and `ToolSession(extra_tools=...)`
         take.
@@ -206,7 +206,7 @@ class ToolBox:
         )
 
     def close(self) -> None:
-        """Close the box: end its processes, those in a call when it ends.
+        """End the box's processes; those in a call end after it.
 
         Of MCP servers those that were given by their address.
         """
@@ -266,7 +266,7 @@ class ToolBox:
 
 
 def python_tool(executor: PythonExecutor) -> Tool:
-    """Return the Python tool, `python_executor(code)` of a confined executor.
+    """Make the tool `python_executor(code)` of a confined executor.
 
     Its own limits hold, so it is called inline.
     """
@@ -292,7 +292,7 @@ def python_tool(executor: PythonExecutor) -> Tool:
 
 
 def calculator_tool() -> Tool:
-    """Return the calculator tool, `calculator(expression)`."""
+    """Make the tool `calculator(expression)`."""
 
     def calculator(expression: str) -> str:
         return calculate(expression)

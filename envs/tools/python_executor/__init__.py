@@ -1,4 +1,4 @@
-"""A Python tool whose snippets are really confined; see `PythonExecutor`.
+"""Executor of Python snippets that are confined by the kernel; see `PythonExecutor`.
 
 Unix only: Windows cannot confine them.
 """

@@ -12,7 +12,7 @@ from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavai
 
 
 def main() -> int:
-    """Run the command (main): the executor's self-test.
+    """Run the executor's self-test.
 
     0 where everything holds, 1 where something does not, 2 where nothing can run at all.
     """

@@ -1,6 +1,6 @@
-"""CallInFlight: one running snippet with its pipes, clock and limits, and its launcher.
+"""Call in flight: one running snippet with its pipes, clock and limits; and its launcher.
 
-One poll loop drives many.
+One poll loop drives many calls.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class CallLimits(NamedTuple):
 
 
 class CallInFlight:
-    """Call in flight: one snippet, from the child that runs it to its result.
+    """Running snippet, from the start in its child to its result.
 
-    A child of a session lives on behind the call; any other's end is the call's.
+    The child of a session survives the call; otherwise the call ends with its child.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class CallInFlight:
         self._out = out
         self._err = err
         self._done = done[0] if done else -1
-        self._exit_code: int | None = None  # as a session's child says it
+        self._exit_code: int | None = None  # reported by a session's child
         while done and is_readable(self._done) and os.read(self._done, PIPE_BYTES):
-            pass  # what an earlier snippet wrote there itself
+            pass  # bytes that an earlier snippet wrote there
         self._watched = done
         self._next_read = 0.0  # when its output is read next
         self._stopped: Status | None = None
@@ -94,7 +94,7 @@ class CallInFlight:
         self._send_code()  # most snippets fit into the pipe: nothing to wait for later
 
     def poll_events(self) -> Iterator[tuple[int, int]]:
-        """Yield (descriptor, poll events) of everything that the call waits for."""
+        """Yield (descriptor, poll events) of everything the call waits for."""
         if not self.child.has_ended:
             yield self.child.fileno(), select.POLLIN
         if not self._next_read:
@@ -119,11 +119,11 @@ class CallInFlight:
         else:
             self.child.read_message()
             if self._stopped and not self.child.has_ended:
-                self.child.kill()  # it was stopped before it had told who it is
+                self.child.kill()  # it was stopped before its pid was known
 
     @property
     def deadline(self) -> float:
-        """The deadline at which the time limit is enforced, on time.perf_counter()."""
+        """Time of the next action on the call, on time.perf_counter()."""
         ends = self._ends
         return min(ends, self._next_read) if self._next_read else ends
 
@@ -142,9 +142,9 @@ class CallInFlight:
         return begun + self.limits.timeout_s
 
     def enforce_time_limit(self, now: float) -> None:
-        """Enforce the time limit: stop the call if it has reached it.
+        """Stop the call if it has reached its time limit.
 
-        Give it up where even the kernel does not report its end.
+        Give it up if even the kernel does not report its end.
         """
         if now >= self._next_read:
             self._next_read = 0.0
@@ -157,26 +157,26 @@ class CallInFlight:
             self._stop("timeout")
 
     def stop(self) -> None:
-        """Stop the call by killing it, whatever it does."""
+        """Kill the call."""
         self._stop("killed")
 
     @property
     def keeps_child(self) -> bool:
-        """Whether the call came to its end and left a session's child to the next one."""
+        """Whether the call has ended and left a session's child for the next call."""
         return self._exit_code is not None and self._stopped is None
 
     @property
     def has_finished(self) -> bool:
-        """Whether the call has finished: its process has ended, or goes on in a session.
+        """Whether its process has ended, or survives in a session.
 
-        Its pipes are never waited for, someone else may hold them open.
+        Its pipes are never waited for: another process may hold them open.
         """
         return self.child.has_ended or self.keeps_child
 
     def result(self) -> ToolResult:
         """Drain the pipes and return the result.
 
-        The child stands still until the next call, or everything of it is closed.
+        A session's child is stopped until the next call; any other is closed.
         """
         child = self.child
         if self.keeps_child:
@@ -212,7 +212,7 @@ class CallInFlight:
                 pass
 
     def close(self) -> None:
-        """Close the call: all descriptors, killing the child if it still runs."""
+        """Close all descriptors and kill the child if it still runs."""
         self.child.close()
 
     def _status(self, code: int | None, stderr: str) -> tuple[Status, str]:
@@ -248,7 +248,7 @@ class CallInFlight:
         self.child.kill()
 
     def _read(self, descriptor: int) -> bool:
-        """Read once; False where there is nothing now or never again."""
+        """Read once; return False if there is no data now or ever again."""
         try:
             data = os.read(descriptor, PIPE_BYTES)
         except BlockingIOError:
@@ -262,7 +262,7 @@ class CallInFlight:
             > self.limits.raw_output_bytes
         ):
             self._stop("output_limit")
-            self._streams.clear()  # enough: what it writes until the kill lands is of no interest
+            self._streams.clear()  # ignore what it writes until the kill arrives
         return True
 
     def _send_code(self) -> None:
@@ -271,12 +271,12 @@ class CallInFlight:
                 self._unsent = self._unsent[os.write(self._code_out, self._unsent[:PIPE_BYTES]) :]
         except BlockingIOError:
             return
-        except BrokenPipeError:  # it died without reading; its ending is told elsewhere
+        except BrokenPipeError:  # the child died without reading; the zygote reports its end
             self._unsent = self._unsent[:0]
 
 
 class CallNotStarted(Exception):
-    """Call that was not started; its result is data like any other."""
+    """Signal that a call was not started; its result is data like any other."""
 
     def __init__(self, result: ToolResult) -> None:
         super().__init__(result.reason)
@@ -284,7 +284,7 @@ class CallNotStarted(Exception):
 
 
 class CallLauncher:
-    """Launcher of calls and sessions in children of a zygote; a place is held during each call."""
+    """Launcher of calls and sessions in children of a zygote; limits the running calls."""
 
     def __init__(self, config: ExecutorConfig, link: ZygoteLink | None) -> None:
         self._config = config
@@ -293,14 +293,14 @@ class CallLauncher:
         self.closed = False  # whether further calls raise
 
     def limits(self, timeout_s: float) -> CallLimits:
-        """Return the limits of a call: configured ones, with this time limit."""
+        """Return the configured limits of a call, with this time limit."""
         config = self._config
         return CallLimits(
             timeout_s, config.max_output_length, config.raw_output_bytes, config.memory_mb << 10
         )
 
     def encode(self, code: str) -> bytes:
-        """Encode a snippet's code as bytes; CallNotStarted, with the result, for a denied one."""
+        """Encode a snippet as bytes; raises CallNotStarted, with the result, if it is denied."""
         if not self._config.enabled:
             why = "The tool python_executor is disabled by the tool configuration"
             raise CallNotStarted(ToolResult("denied", reason=why))
@@ -319,13 +319,13 @@ class CallLauncher:
         queue_s: float = 0.0,
         policy: bool = True,
     ) -> CallInFlight:
-        """Start the call of one snippet; CallNotStarted with the result of one that cannot."""
+        """Start the call of one snippet; raises CallNotStarted, with the result, if it fails."""
         data = self.encode(code)
         child = self.launch(limits.timeout_s + 1, policy=policy)
         return CallInFlight(data, limits, child, seed=seed, queue_s=queue_s)
 
     def launch(self, cpu_s: float, *, policy: bool = True, session: bool = False) -> ZygoteChild:
-        """Launch a child with a CPU limit in seconds; raises CallNotStarted if it fails."""
+        """Start a child with a CPU limit in seconds; raises CallNotStarted if it fails."""
         link = self._link
         assert link is not None
         memory_bytes, seconds = self._config.memory_mb << 20, math.ceil(cpu_s)
@@ -345,14 +345,14 @@ class CallLauncher:
         raise CallNotStarted(ToolResult("setup_error", reason=f"The executor failed: {failure}"))
 
     def repair_zygote(self, call: CallInFlight) -> None:
-        """Repair a zygote that failed a call: kill or reap it, so that another one starts."""
+        """Kill or reap a zygote that failed a call, so that another one is started."""
         if self._link is not None and call.gave_up:
             self._link.kill()
         elif self._link is not None and call.child.lost == ZYGOTE_DIED:
             self._link.reap()
 
     def after_fork(self) -> None:
-        """Make the launcher usable after a fork: forget the parent's calls and locks."""
+        """Reset what the process inherited by a fork: the parent's calls and locks."""
         self.places = threading.BoundedSemaphore(self._config.max_running)
         if self._link is not None:
             self._link.after_fork()

@@ -1,4 +1,4 @@
-"""ExecutorConfig: the executor's settings, each checked and enforced.
+"""Settings of the executor, each checked and enforced.
 
 A wish that cannot be met is an error: a limit nobody enforces is worse than none.
 """
@@ -50,7 +50,7 @@ SEED_RESTRICTED = ("eval", "exec", "compile", "open", "file", "__import__", "inp
 
 
 class ConfigError(ValueError):
-    """Error in the configuration of the executor.
+    """Error in the executor's configuration.
 
     The message names the key, what was found and what is expected.
     """
@@ -81,18 +81,18 @@ class ExecutorConfig:
 
     @property
     def max_running(self) -> int:
-        """Maximal number of running calls at a time."""
+        """Largest number of calls running at a time."""
         if not self.parallel_execution:
             return 1
         return self.num_executors or min(MAX_EXECUTORS, available_cores())
 
     @property
     def allows_threads(self) -> bool:
-        """Whether the configuration allows threads: where an allowed module is about them."""
+        """Whether an allowed module starts threads, so that snippets may."""
         return any(name.split(".")[0] in THREAD_MODULES for name in self.allowed_modules)
 
     def with_overrides(self, **keywords: Any) -> ExecutorConfig:
-        """Return a copy with overrides: keywords that are not None.
+        """Return a copy with the keywords that are not None.
 
         Checked.
         """
@@ -101,7 +101,7 @@ class ExecutorConfig:
 
 
 def available_cores() -> int:
-    """Return the available cores of this process, their number."""
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:
@@ -109,7 +109,7 @@ def available_cores() -> int:
 
 
 def check_timeout(timeout_s: Any, where: str) -> None:
-    """Check a timeout; ConfigError for an invalid one."""
+    """Raise ConfigError for an invalid timeout."""
     number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
     if not (number and 0 < timeout_s <= MAX_TIMEOUT_S):  # false for nan
         raise ConfigError(
@@ -119,13 +119,13 @@ def check_timeout(timeout_s: Any, where: str) -> None:
 
 
 def check_seed(seed: Any) -> None:
-    """Check a seed; ConfigError for one that is no whole number."""
+    """Raise ConfigError for a seed that is no whole number."""
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
         raise ConfigError(f"run: seed is {seed!r}; expected a whole number or None")
 
 
 def validate_config(config: ExecutorConfig, where: str) -> ExecutorConfig:
-    """Validate a configuration; return it with its notes.
+    """Check a configuration; return it with notes on its settings.
 
     Raises ConfigError, also for unknown modules and functions.
     """
@@ -140,7 +140,7 @@ def validate_config(config: ExecutorConfig, where: str) -> ExecutorConfig:
             )
     for name in ("allowed_modules", "restricted_functions"):
         names = getattr(config, name)
-        if isinstance(names, str) or not all(isinstance(each, str) for each in names):
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise ConfigError(f"{where}: {name} is {names!r:.80}; expected a list of names")
     config = replace(
         config,
@@ -160,7 +160,7 @@ def validate_config(config: ExecutorConfig, where: str) -> ExecutorConfig:
 
 
 def _check_modules(modules: tuple[str, ...], where: str) -> None:
-    """Raise ConfigError for a module that is missing, or of no use where a snippet runs."""
+    """Raise ConfigError for a module that is missing, or cannot be used by a snippet."""
     for module in modules:
         if not _importable(module):
             raise ConfigError(
@@ -189,7 +189,7 @@ KNOWN_TOOLS = (TOOL_NAME, CALCULATOR)
 
 
 def load_config(source: Mapping[str, Any] | str | os.PathLike[str]) -> ExecutorConfig:
-    """Load a configuration of a dict or JSON file in OpenRLHF's form; raises ConfigError.
+    """Load a configuration from a dict or JSON file in OpenRLHF's form; raises ConfigError.
 
     It has three parts: `tools` (what is offered, with its time and output limits), `execution` (how
     many at once) and `security` (which modules and builtins). An unknown key is an error.
@@ -230,7 +230,7 @@ _SECURITY_KEYS = {
 
 
 class _ConfigReader:
-    """Reader of one configuration; `where` is what its errors call it."""
+    """Reader of one configuration; errors call it `where`."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -245,7 +245,7 @@ class _ConfigReader:
     def _tools(self, tools: Any) -> dict[str, Any]:
         if not isinstance(tools, Sequence) or isinstance(tools, str):
             raise self._error("tools", tools, "a list of tools")
-        found: dict[str, dict[str, Any]] = {}
+        values: dict[str, dict[str, Any]] = {}
         for position, tool in enumerate(tools):
             key = f"tools[{position}]"
             name = tool.get("name") if isinstance(tool, Mapping) else None
@@ -253,14 +253,14 @@ class _ConfigReader:
             fields = self._part(tool, key, _CALCULATOR_KEYS if name == CALCULATOR else _TOOL_KEYS)
             if name not in KNOWN_TOOLS:
                 raise self._error(f"{key}.name", name, f"one of {', '.join(KNOWN_TOOLS)}")
-            if name in found:
+            if name in values:
                 raise self._error(key, name, "each tool once")
-            found[name] = {"calculator" if name == CALCULATOR else "enabled": True, **fields}
+            values[name] = {"calculator" if name == CALCULATOR else "enabled": True, **fields}
         return {
             "enabled": False,
             "calculator": False,
-            **found.get(TOOL_NAME, {}),
-            **found.get(CALCULATOR, {}),
+            **values.get(TOOL_NAME, {}),
+            **values.get(CALCULATOR, {}),
         }
 
     def _part(self, part: Any, key: str, keys: Mapping[str, tuple[str, str]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""ZygoteLink, the trainer's end of the zygote: start it, request children, notice its death.
+"""Link to the zygote, on the trainer's side: start it, request children, notice its death.
 
 Every call has a status socket of its own, so threads share nothing but the request socket, on which
 a request is one atomic message; and the death of the zygote is the end of file on every one of
@@ -36,7 +36,7 @@ ZYGOTE_DIED = "the zygote died"
 
 
 class ZygoteChild:
-    """Child of the zygote for one call or one session: its status socket and our ends of its pipes.
+    """Child of the zygote for one call or session: its status socket and our pipe ends.
 
     `pipes`: for code, standard output, standard error and, in a session, each call's exit code.
     """
@@ -51,10 +51,10 @@ class ZygoteChild:
         self.wait_status: int | None = None
         self.cpu_s = 0.0
         self.max_rss_kb = 0
-        self.lost = ""  # why its end will never be told
+        self.lost = ""  # why its end will never be reported
 
     def fileno(self) -> int:
-        """fileno: return the descriptor of the status socket, readable when a message arrives."""
+        """Return the descriptor of the status socket, readable when a message arrives."""
         return self._status.fileno()
 
     @property
@@ -63,19 +63,20 @@ class ZygoteChild:
         return self.wait_status is not None or bool(self.lost)
 
     def check_ended(self) -> bool:
-        """Check whether the child has ended since it was last looked after."""
+        """Read pending messages and return whether the child has ended."""
         while not self.has_ended and is_readable(self.fileno()):
             self.read_message()
         return self.has_ended
 
     def cpu_clock_s(self) -> float:
-        """Return the CPU seconds of the process so far, by the kernel's clock of it.
+        """Return the CPU seconds of the process so far, by the kernel's clock.
 
-        0 where there is none.
+        0 if it has none.
         """
         if self.pid is None or not hasattr(time, "clock_gettime"):
             return 0.0
         with contextlib.suppress(OSError):
+            # Linux encodes a process's CPU clock so: MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED).
             return time.clock_gettime((~self.pid << 3) | 2)
         return 0.0
 
@@ -108,7 +109,7 @@ class ZygoteChild:
         self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the child, which no other process can get."""
+        """Send a signal to the child; no other process can get it by mistake."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self._pidfd >= 0:
                 signal.pidfd_send_signal(self._pidfd, number)
@@ -147,7 +148,7 @@ INTERPRETER = (sys.executable, "-s", "-P", "-c")
 # what it imports, into the memory that every snippet inherits.
 BOOT = f"""
 import json, os, sys, types
-os.uname = lambda told=json.loads(sys.argv[2])["uname"]: os.uname_result(told)
+os.uname = lambda fields=json.loads(sys.argv[2])["uname"]: os.uname_result(fields)
 name = ""
 for part in {PACKAGE!r}.split("."):
     name = f"{{name}}.{{part}}" if name else part
@@ -160,16 +161,16 @@ main(int(sys.argv[1]), sys.argv[2])
 
 
 class SandboxUnavailable(RuntimeError):
-    """Unavailable sandbox: the executor cannot run, or not as confined as required.
+    """Error of an executor that cannot run, or not as confined as required.
 
     The message says what is missing and what to do.
     """
 
 
 def clean_environment() -> dict[str, str]:
-    """Return a clean environment for the zygote, its variables built from nothing.
+    """Return the zygote's environment variables, none inherited.
 
-    No token, proxy or path of the trainer's.
+    So it has no token, proxy or path of the trainer. LD_LIBRARY_PATH alone is kept.
     """
     environment = {
         "PATH": "/usr/bin:/bin",
@@ -188,7 +189,7 @@ def clean_environment() -> dict[str, str]:
 
 
 def zygote_settings(config: ExecutorConfig, layers: tuple[str, ...]) -> dict[str, Any]:
-    """Return the settings that are sent to the zygote, JSON-shaped."""
+    """Return the zygote's settings as JSON values."""
     return {
         "allowed_modules": list(config.allowed_modules),
         "restricted_functions": list(config.restricted_functions),
@@ -203,13 +204,13 @@ def zygote_settings(config: ExecutorConfig, layers: tuple[str, ...]) -> dict[str
 
 
 def uname_without_host() -> list[str]:
-    """Return uname without the host: the fields of `os.uname()` that snippets may read."""
+    """Return the fields of `os.uname()` that snippets may read: all but the host name."""
     host = os.uname()
     return [host.sysname, "", host.release, host.version, host.machine]
 
 
 class ZygoteLink:
-    """Link to a zygote process; it is restarted, with a growing pause, when it has died."""
+    """Link to a zygote process, which is restarted when it dies, after growing pauses."""
 
     def __init__(self, config: ExecutorConfig, layers: tuple[str, ...]) -> None:
         self._settings = zygote_settings(config, layers)
@@ -222,11 +223,11 @@ class ZygoteLink:
 
     @property
     def pid(self) -> int | None:
-        """pid of the zygote, its process id, None where none is running."""
+        """Process id of the zygote, None if none is running."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def after_fork(self) -> None:
-        """Make the link usable after a fork: replace the lock, which a thread may have held."""
+        """Replace the lock, which a thread of the parent may have held."""
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -290,14 +291,13 @@ class ZygoteLink:
         self.greeting = greeting
 
     def launch(self, memory_bytes: int, cpu_s: int, *, policy: bool, session: bool) -> ZygoteChild:
-        """Launch one child, with [code, stdout, stderr] as descriptors 0, 1, 2.
+        """Start one child, with [code, stdout, stderr] as descriptors 0, 1, 2.
 
-        For a session, one more to say it is done.
-
-        Raises OSError where the zygote is gone.
+        A session has one more pipe, for each call's exit code. Raises OSError where the zygote is
+        gone.
         """
-        status, told = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours, theirs = list[int](), [told.detach()]
+        status, child_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = list[int](), [child_status.detach()]
         try:
             for name in ("code", "stdout", "stderr", "done")[: 3 + session]:
                 pair = os.pipe()
@@ -320,7 +320,7 @@ class ZygoteLink:
                 os.close(descriptor)
 
     def reap(self) -> None:
-        """Reap a dead zygote, before another one starts.
+        """Reap a dead zygote before another one starts.
 
         Its sockets close a moment before its process can be seen to have ended, and in that moment
         a request would still be taken, by nobody.
@@ -328,16 +328,16 @@ class ZygoteLink:
         process = self._process
         if process is not None and self._owner == os.getpid():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.5)  # of another thread's new zygote, this waits in vain
+                process.wait(0.5)  # in vain if another thread has started a new zygote
 
     def kill(self) -> None:
-        """Kill a zygote that no longer answers; the next start makes another."""
+        """Kill a zygote that no longer answers; `start` starts another."""
         if self.pid is not None and self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def close(self) -> None:
-        """Close the link: end the zygote and all its children.
+        """End the zygote and all its children.
 
         In a fork of the trainer, only close its copy of the socket.
         """

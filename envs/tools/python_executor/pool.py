@@ -1,4 +1,4 @@
-"""PythonExecutor: runs confined snippets, many at once and from any thread."""
+"""Executor that runs confined Python snippets, many at once and from any thread."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_SESSIONS = 64
 
 
 class PythonExecutor:
-    """Executor of untrusted Python snippets, each in a confined process of its own.
+    """Executor of untrusted Python snippets, each in a confined process.
 
     Starting tries every layer of the confinement and raises SandboxUnavailable where one does not
     hold, unless `allow_degraded`. Keywords that are given win over `config` (a dict or a file in
@@ -91,7 +91,7 @@ class PythonExecutor:
             raise
 
     def _self_test(self, link: ZygoteLink) -> SelfTestReport:
-        """Return the report of a call that tries each layer of confinement.
+        """Run a call that tries each layer of confinement; return the report.
 
         SandboxUnavailable where one fails.
         """
@@ -113,7 +113,7 @@ class PythonExecutor:
 
     @property
     def places(self) -> threading.BoundedSemaphore:
-        """Places for running calls, of which each call holds one."""
+        """Semaphore of running calls, held by each call."""
         return self._launcher.places
 
     def run(
@@ -135,7 +135,7 @@ class PythonExecutor:
         timeout_s: float | None = None,
         seeds: Sequence[int | None] | None = None,
     ) -> list[ToolResult]:
-        """Map code snippets to results, as many at once as there are places, in order."""
+        """Run code snippets concurrently; return their results in order."""
         return self._run_all(
             list(codes), timeout_s, list(seeds) if seeds is not None else [None] * len(codes)
         )
@@ -143,7 +143,7 @@ class PythonExecutor:
     def session(
         self, *, timeout_s: float | None = None, max_cpu_s: float | None = None
     ) -> PythonSession:
-        """Session, opened: snippets that share names; `with executor.session() as session`.
+        """Open a session of snippets that share names: `with executor.session() as session`.
 
         `timeout_s` limits each of its calls, `max_cpu_s` the CPU time of all together (ten times as
         much unless given). A place is held during calls only, but each session keeps up to
@@ -161,21 +161,21 @@ class PythonExecutor:
         return session
 
     def report(self) -> dict[str, Any]:
-        """Return the report of the self-test on what the confinement holds, area by area."""
+        """Return the report of the self-test: what the confinement holds, area by area."""
         if self._report is None:
             return {"enabled": False}
         return {**self._report.as_dict(), "notes": list(self.config.notes)}
 
     @property
     def zygote_pid(self) -> int | None:
-        """Zygote's pid, its process id.
+        """Process id of the zygote.
 
         None where there is none, or it has died and no call has come since.
         """
         return self._link.pid if self._link else None
 
     def close(self) -> None:
-        """Close the executor: end the zygote and all calls in flight."""
+        """End the zygote and all calls in flight."""
         self._launcher.closed = True
         for session in list(self._sessions):
             session.close()
@@ -192,7 +192,7 @@ class PythonExecutor:
         return _rebuild, (self.config, self._layers)
 
     def after_fork(self) -> None:
-        """Make the executor usable after a fork: forget the parent's calls and locks."""
+        """Reset what the process inherited by a fork: the parent's calls and locks."""
         self._launcher.after_fork()
         for session in list(self._sessions):
             session.after_fork()

@@ -1,4 +1,4 @@
-"""Preloaded modules: what a snippet may import later, when a confined child can open no file.
+"""Modules preloaded for snippets, because a confined child can open no file.
 
 `datetime.strptime` imports `_strptime` when first called, `Counter.most_common` imports `heapq`,
 `"é".encode("cp1252")` imports a codec. All of it is imported once, before the fork. The test of
@@ -63,7 +63,7 @@ NEVER_NEEDED = frozenset(
 
 
 def preload_modules(allowed: Iterable[str]) -> None:
-    """Preload modules, allowed ones and what they import later, before any fork.
+    """Import the allowed modules, and all that they import later, before any fork.
 
     Raises for an allowed module that is missing.
     """
@@ -79,7 +79,7 @@ def preload_modules(allowed: Iterable[str]) -> None:
 
 
 def function_level_imports(module: str) -> set[str]:
-    """Return a module's function-level imports: modules its source imports inside functions."""
+    """Return the modules that a module's source imports inside functions."""
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         return set()
@@ -89,18 +89,18 @@ def function_level_imports(module: str) -> set[str]:
     functions = (
         node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
-    found: set[str] = set()
+    modules: set[str] = set()
     for function in functions:
         for node in ast.walk(function):
             if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
+                modules |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 base = "." * node.level + (node.module or "")
                 base = importlib.util.resolve_name(base, package) if node.level else base
-                found |= {base} | {
+                modules |= {base} | {
                     f"{base}.{alias.name}" for alias in node.names if _is_module(base, alias.name)
                 }
-    return found
+    return modules
 
 
 def _is_module(package: str, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Self-test: a snippet that tries what the confinement must stop, and the report on it.
+"""Self-test: a snippet that tries what the confinement must stop, and its report.
 
 It runs like any other call, only without the policy on names, and attempts what no kernel version
 number can promise. Each attempt is harmless where it succeeds: a fork that exits at once, signal 0,
@@ -74,7 +74,7 @@ print(json.dumps(found))
 
 
 def probe_code(memory_mb: int) -> str:
-    """Return the probe's code for the self-test, which tries what is forbidden."""
+    """Return the code of the self-test, which tries what is forbidden."""
     return _CODE.replace("@BYTES@", str((memory_mb + 64) << 20))
 
 
@@ -90,17 +90,17 @@ class SelfTestReport:
 
     @classmethod
     def from_result(cls, result: ToolResult, greeting: Mapping[str, Any]) -> SelfTestReport:
-        """Return the report from a probe's result and the interpreter's greeting."""
+        """Make the report from a probe's result and the zygote's greeting."""
         layers, missing = tuple(greeting["layers"]), dict(greeting["missing"])
         missing |= {
             layer: "not asked for"
             for layer in LAYERS
             if layer not in layers and layer not in missing
         }
-        found: dict[str, list[str]] = {}
+        attempts: dict[str, list[str]] = {}
         failure = ""
         try:
-            found = json.loads(result.stdout)
+            attempts = json.loads(result.stdout)
             ran = result.status == "ok"  # one that was stopped halfway has not tried everything
         except ValueError:
             ran = False
@@ -109,7 +109,7 @@ class SelfTestReport:
                 f"the self-test did not run: {result.status}, "
                 f"{result.reason or result.stderr[-300:]}"
             )
-        return cls(layers, missing, found, greeting["user"], failure)
+        return cls(layers, missing, attempts, greeting["user"], failure)
 
     @property
     def shortcomings(self) -> list[str]:
@@ -123,7 +123,7 @@ class SelfTestReport:
         return sentences + ([f"calls run as {self.user}"] if self.user.startswith("root") else [])
 
     def refusal_message(self) -> str:
-        """Return the message of an executor that refuses to start with these shortcomings."""
+        """Return the error message of an executor with these shortcomings."""
         return (
             "Python snippets cannot be confined here: "
             + "; ".join(self.shortcomings)
@@ -133,7 +133,7 @@ class SelfTestReport:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as a dict: area -> what holds it, layers, user and shortcomings."""
+        """Return the report as a dict: area -> its guard; layers, user and shortcomings."""
         holders = {
             "files": ("landlock", "seccomp"),
             "network": ("landlock", "seccomp"),

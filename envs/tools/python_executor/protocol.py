@@ -1,4 +1,4 @@
-"""Messages between trainer, zygote and child, and the descriptors of a child.
+"""Messages between trainer, zygote and child, and the numbers of a child's descriptors.
 
 A request goes to the zygote with four descriptors, [code, stdout, stderr, status]. On `status`, a
 SOCK_SEQPACKET socket of that one call, three messages come back: STARTED (zygote, with a pidfd),
@@ -24,7 +24,7 @@ SETUP_FAILED = 125
 
 
 def reserve_low_descriptors() -> None:
-    """Reserve low descriptors, up to 9, where a child puts its own."""
+    """Open descriptors up to 9, so that a child can put its descriptors there."""
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in range(DEV_NULL, 10):
         if descriptor != null:
@@ -34,7 +34,7 @@ def reserve_low_descriptors() -> None:
 
 
 def move_above_reserved(descriptor: int) -> int:
-    """Move a descriptor above the reserved ones."""
+    """Duplicate a descriptor to a number above the reserved ones."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
     os.close(descriptor)
     return moved

@@ -1,4 +1,4 @@
-"""ToolResult: outcome of one call, its output bounded."""
+"""Result of one call, with bounded output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 @dataclass(frozen=True)
 class ToolResult:
-    """Result of a tool call of the executor; only `setup_error`, our failure, is worth a retry.
+    """Result of a call of the executor; only `setup_error`, our failure, is worth a retry.
 
     ok: exit code 0. error: any other: a traceback (a MemoryError at the memory limit is one),
     sys.exit. timeout: clock or CPU limit. memory: killed by the kernel for what it had allocated.
@@ -38,14 +38,14 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """The result as text for the model.
+        """Result as text for the model.
 
         Output, traceback, then one line on how it ended where that says more.
         """
         return _lines(self.stdout, self.stderr, self.reason)
 
     def text_within(self, max_characters: int) -> str:
-        """Return the text within a limit of characters.
+        """Return the text cut to a number of characters.
 
         The ending, which says what went wrong, gets half of them.
         """
@@ -83,11 +83,11 @@ class BoundedOutput:
 
     @property
     def truncated(self) -> bool:
-        """Whether the output was truncated."""
+        """Whether the output was cut."""
         return self.total_bytes > len(self._bytes) or len(self._decoded()) > self.max_characters
 
     def text(self) -> str:
-        """Return the output as text of at most max_characters, with a marker where it was cut."""
+        """Return the output as text of at most max_characters, with a marker at the cut."""
         text = self._decoded()
         if not self.truncated:
             return text
@@ -102,7 +102,7 @@ def _lines(*parts: str) -> str:
 
 
 def ends_in_memory_error(stderr: str) -> bool:
-    """Whether a traceback ends in a MemoryError, numpy's own kind included."""
+    """Whether a traceback ends in a MemoryError, numpy's included."""
     last = stderr.rstrip().rpartition("\n")[2]
     return last.startswith(
         ("MemoryError", "numpy._core._exceptions._ArrayMemoryError", "numpy.core._exceptions")
@@ -110,7 +110,7 @@ def ends_in_memory_error(stderr: str) -> bool:
 
 
 def signal_name(number: int) -> str:
-    """Return a signal's name, or its number where it has none."""
+    """Return a signal's name, or its number if it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""PythonSession: snippets that share their names, in one confined child."""
+"""Session of snippets that share their names, in one confined child."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOST = "the names of this session are lost"
 
 
 class PythonSession:
-    """Session of Python snippets that share their names, as the cells of a notebook do.
+    """Session of Python snippets that share names, like the cells of a notebook.
 
     `PythonExecutor.session` makes one.
 
@@ -45,7 +45,7 @@ class PythonSession:
     def run(
         self, code: str, *, timeout_s: float | None = None, seed: int | None = None
     ) -> ToolResult:
-        """Run one snippet with the names of those before, and return its result."""
+        """Run one snippet with the names of the earlier ones; return its result."""
         if timeout_s is not None:
             check_timeout(timeout_s, "run")
         check_seed(seed)
@@ -81,7 +81,7 @@ class PythonSession:
         return result
 
     def _drop_lost_child(self) -> bool:
-        """Whether a child was lost: it has ended, or is the child of the process before a fork."""
+        """Drop a child that has ended, or belongs to the process before a fork; return whether."""
         if self._live is None:
             return False
         if self._owner != os.getpid():
@@ -94,7 +94,7 @@ class PythonSession:
         return True
 
     def after_fork(self) -> None:
-        """Make the session usable after a fork: replace the lock."""
+        """Replace the lock, which a thread of the parent may have held."""
         self._lock = threading.Lock()
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""A snippet inside its child: confinement, the policy on names, the run, its own traceback.
+"""Run of a snippet in its child: confinement, policy on names, execution, traceback.
 
 The policy (allowed modules, restricted functions) gives a model clear messages; it is no boundary,
 `random._os` is os. The boundary is the kernel's, put on before the first byte of the snippet is
 read. Nothing after the snippet's end is trusted by anyone: the child writes bytes and exits, the
-rest is told by the kernel.
+the kernel reports the rest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SPARE_BYTES = 8 << 20
 
 
 def is_allowed(module: str, allowed: frozenset[str]) -> bool:
-    """Whether a module is allowed: named so, a part of one, or a package around one."""
+    """Whether a module is allowed: by name, as part of an allowed one, or as its package."""
     parts = module.split(".")
     inside = any(".".join(parts[:n]) in allowed for n in range(1, len(parts) + 1))
     return inside or any(name.startswith(f"{module}.") for name in allowed)
@@ -83,7 +83,7 @@ def _disabled(name: str) -> Callable[..., NoReturn]:
 
 
 def snippet_builtins(allowed: frozenset[str], restricted: tuple[str, ...]) -> dict[str, Any]:
-    """Return the builtins that a snippet of the policy sees.
+    """Return the builtins for snippets under the policy.
 
     Library code keeps the real ones, so `namedtuple`, which uses eval, works.
     """
@@ -94,7 +94,7 @@ def snippet_builtins(allowed: frozenset[str], restricted: tuple[str, ...]) -> di
 
 
 class MainModule:
-    """Main module of a snippet, with its streams, built once before the fork."""
+    """Main module of a snippet and its streams, built once before the fork."""
 
     def __init__(self, allowed: frozenset[str], restricted: tuple[str, ...]) -> None:
         self.main = types.ModuleType("__main__")
@@ -113,8 +113,8 @@ class MainModule:
         numpy_random.seed(seed % 2**32)
         sequence, default_rng = numpy_random.SeedSequence(seed), numpy_random.default_rng
 
-        def seeded_rng(given: Any = None) -> Any:
-            return default_rng(sequence.spawn(1)[0] if given is None else given)
+        def seeded_rng(seed: Any = None) -> Any:
+            return default_rng(sequence.spawn(1)[0] if seed is None else seed)
 
         numpy_random.default_rng = seeded_rng
 
@@ -173,7 +173,7 @@ class MainModule:
 
 
 def exit_process(code: int, exit_now: Callable[[int], object] = os._exit) -> NoReturn:
-    """Exit the process at once, without cleaning up.
+    """Exit the process at once, without cleanup.
 
     Signal handlers and profilers that the snippet left behind may raise here, once each.
     """
@@ -183,25 +183,25 @@ def exit_process(code: int, exit_now: Callable[[int], object] = os._exit) -> NoR
 
 
 def snippet_traceback(error: BaseException) -> str:
-    """Return the traceback of the snippet's own frames, without those of harness and libraries."""
+    """Format the traceback with the snippet's frames only."""
     summary = traceback.TracebackException.from_exception(error, compact=True)
     pending, seen = [summary], set()
     while pending:
-        one = pending.pop()
-        if id(one) in seen:
+        part = pending.pop()
+        if id(part) in seen:
             continue
-        seen.add(id(one))
-        one.stack = traceback.StackSummary.from_list(
-            [frame for frame in one.stack if frame.filename.startswith(FILE_NAME[:-1])]
+        seen.add(id(part))
+        part.stack = traceback.StackSummary.from_list(
+            [frame for frame in part.stack if frame.filename.startswith(FILE_NAME[:-1])]
         )
-        pending += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
+        pending += [cause for cause in (part.__cause__, part.__context__) if cause is not None]
     return "".join(summary.format())
 
 
 def _writer(descriptor: int) -> io.TextIOWrapper:
-    """Return a text stream that holds nothing back, like `python -u`.
+    """Return an unbuffered text stream, like `python -u`.
 
-    What was printed before a kill is seen.
+    So output before a kill is not lost.
     """
     raw: Any = io.FileIO(descriptor, "w", closefd=False)
     return io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
@@ -216,10 +216,10 @@ def serve_snippets(
     policy: bool,
     session: bool,
 ) -> int:
-    """Serve snippets in this process: confine it, only then read and run one; return its exit code.
+    """Confine this process, then read and run a snippet (in a session several); return its code.
 
-    In a session snippet after snippet: after each its exit code goes to DONE, one byte. A snippet
-    can write one too: it then lies about its own end.
+    In a session, after each snippet its exit code is written to DONE, one byte. A snippet can write
+    there too, but only lie about its own end.
     """
     layers.apply(
         memory_bytes=memory_bytes,
@@ -233,7 +233,7 @@ def serve_snippets(
     number = 0
     while True:
         seed, seeded, size = CALL.unpack(read_exactly(CALL.size))
-        # A lone surrogate is then the compiler's to refuse.
+        # Lone surrogates pass here: the compiler refuses them.
         source = read_exactly(size).decode("utf-8", "surrogatepass")
         if seeded:
             main_module.seed(seed)
@@ -245,9 +245,9 @@ def serve_snippets(
 
 
 def read_exactly(size: int) -> bytes:
-    """Read exactly `size` bytes of the code's pipe.
+    """Read exactly `size` bytes from the code's pipe.
 
-    Another fork may hold the other side open for ever.
+    By size, not to the end of file: another fork may hold the other end open for ever.
     """
     parts = []
     while size:

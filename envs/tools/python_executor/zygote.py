@@ -1,8 +1,8 @@
-"""Zygote: a clean interpreter that imports, drops its rights, and then only forks.
+"""Zygote: a clean interpreter that imports modules, drops its privileges, then only forks.
 
 Three processes take part. The trainer (`link.py`) asks for a child and watches its pipes. The
-zygote forks it and tells of its beginning and its end. The child (`snippet.py`) confines itself,
-reads its code from its own pipe, runs it and exits. What is said between them: `protocol.py`.
+zygote forks it and reports its start and its end. The child (`snippet.py`) confines itself,
+reads its code from its own pipe, runs it and exits. Their messages: `protocol.py`.
 
 What must hold, and why it is done this way:
 - The zygote sees neither code nor output, or a snippet could search its forked memory for
@@ -57,7 +57,7 @@ from fctncalling.envs.tools.python_executor.snippet import (
 
 
 class ChildProcess(NamedTuple):
-    """Child process that the zygote waits for."""
+    """Running child of the zygote."""
 
     pid: int
     pidfd: int
@@ -65,7 +65,7 @@ class ChildProcess(NamedTuple):
 
 
 def drop_privileges(uid: int) -> str:
-    """Drop root's privileges; return the user that children run as, in words."""
+    """Drop root's privileges; return in words the user that children run as."""
     if os.getuid() != 0:
         return "the caller's user"
     why = "nothing happened"
@@ -81,12 +81,10 @@ def drop_privileges(uid: int) -> str:
 
 
 def preload_without_host_name(allowed: list[str]) -> None:
-    """Preload what snippets may use without the host name: `os.uname` hides it.
+    """Import modules for snippets while `os.uname` hides the host name.
 
-    The kernel refuses it to a snippet.
-
-    Until here BOOT's own stood in its place: `platform` remembers what it is told, and NumPy asks
-    for the release.
+    BOOT replaced it: `platform` caches the answer, and NumPy needs the release. The real function
+    is put back afterwards, for the kernel refuses it to a snippet.
     """
     importlib.import_module("platform").uname()
     preload_modules(allowed)
@@ -94,7 +92,7 @@ def preload_without_host_name(allowed: list[str]) -> None:
 
 
 class Zygote:
-    """Zygote: the process that forks a child for each call."""
+    """Process that forks a child for each call."""
 
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self.control = control
@@ -105,7 +103,7 @@ class Zygote:
         self.poll = select.poll()
 
     def prepare(self) -> dict[str, Any]:
-        """Prepare what all children have in common; return the greeting."""
+        """Prepare what all children share; return the greeting."""
         settings = self.settings
         preload_without_host_name(settings["allowed_modules"])
         time.tzset()
@@ -131,7 +129,7 @@ class Zygote:
         }
 
     def serve(self) -> NoReturn:
-        """Serve requests: fork children and report their ends, until the parent is gone."""
+        """Fork children on request and report their ends, until the parent ends."""
         self.poll.register(self.control, select.POLLIN)
         while True:
             for descriptor, _ in self.poll.poll(1000):
@@ -143,7 +141,7 @@ class Zygote:
                 self.shut_down()
 
     def shut_down(self) -> NoReturn:
-        """Shut down: kill what runs and exit."""
+        """Kill all children and exit."""
         for call in self.running.values():
             signal.pidfd_send_signal(call.pidfd, signal.SIGKILL)
         os._exit(0)
@@ -199,13 +197,14 @@ class Zygote:
         os.close(call.pidfd)
 
     def kill_orphans(self) -> None:
-        """Kill orphans: the processes that dead children left behind.
+        """Kill the processes that dead children left running.
 
-        As subreaper the zygote is their parent now.
+        The zygote is their parent now, as it is a subreaper. Each kill may orphan others, hence the
+        repetition; it is bounded, so that a fork bomb cannot keep the zygote busy for ever.
         """
-        known = {call.pid for call in self.running.values()}
+        running = {call.pid for call in self.running.values()}
         for _ in range(64):
-            orphans = [pid for pid in child_processes(os.getpid()) if pid not in known]
+            orphans = [pid for pid in child_processes(os.getpid()) if pid not in running]
             if not orphans:
                 return
             for pid in orphans:
@@ -215,16 +214,13 @@ class Zygote:
     def run_child(
         self, descriptors: list[int], memory_bytes: int, cpu_s: int, policy: bool
     ) -> NoReturn:
-        """Run a forked child: confine, read the code, run it, exit.
-
-        Never returns.
-        """
+        """Run a forked child: confine it, read the code, run it, exit."""
         code = SETUP_FAILED
         try:
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != self.pid:  # it died between the fork and here
+            if os.getppid() != self.pid:  # the zygote died before the prctl, which would miss that
                 os._exit(SETUP_FAILED)
-            # Of its own: flags that are set on an open file outlive the call that sets them.
+            # Opened anew: flags set on a shared open file would outlive the call that sets them.
             null = os.open("/dev/null", os.O_RDWR)
             code_in, stdout, stderr, *done, status = descriptors
             for number, descriptor in enumerate((code_in, stdout, stderr, null, status, *done)):
@@ -241,13 +237,13 @@ class Zygote:
 
 
 def child_processes(parent: int) -> list[int]:
-    """Return the child processes of a process, by id."""
+    """Return the ids of a process's children."""
     try:
         with open(f"/proc/{parent}/task/{parent}/children") as file:
             return [int(child) for child in file.read().split()]
     except OSError:
         pass
-    found = []
+    children = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
@@ -256,8 +252,8 @@ def child_processes(parent: int) -> list[int]:
             except OSError:
                 continue
             if int(fields[1]) == parent:
-                found.append(int(entry))
-    return found
+                children.append(int(entry))
+    return children
 
 
 def _die_first_when_memory_is_short() -> None:
@@ -266,7 +262,7 @@ def _die_first_when_memory_is_short() -> None:
 
 
 def main(descriptor: int, settings_text: str) -> NoReturn:
-    """Run the main loop of a zygote: greet on the control socket, or tell a failure, and serve."""
+    """Run a zygote: send the greeting, or the reason of a failure, and serve requests."""
     control = socket.socket(fileno=move_above_reserved(descriptor))
     reserve_low_descriptors()
     settings = json.loads(settings_text)

@@ -1,4 +1,4 @@
-"""The embedded tasks behind OpenEnv's server: `python server/app.py`."""
+"""OpenEnv server of the embedded tasks: `python server/app.py`."""
 
 from __future__ import annotations
 

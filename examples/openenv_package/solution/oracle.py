@@ -1,4 +1,4 @@
-"""The oracle: plays tasks of a running server by their truths, and prints each reward.
+"""Oracle: plays tasks of a running server by their ground truths, and prints each reward.
 
 python solution/oracle.py http://127.0.0.1:8000 8    # 8 tasks of each category
 """
@@ -20,8 +20,11 @@ def actions(task: Task) -> list[dict[str, Any]]:
     played: list[dict[str, Any]] = []
     for calls in oracle_calls(task):
         functions = [
-            {"name": _offered(task, each.name), "arguments": json.dumps(dict(each.arguments))}
-            for each in calls
+            {
+                "name": call.name if task.executes_calls else call.name.replace(".", "_"),
+                "arguments": json.dumps(dict(call.arguments)),
+            }
+            for call in calls
         ]
         tool_calls = [
             {"id": f"c{len(played)}_{number}", "type": "function", "function": function}
@@ -34,15 +37,11 @@ def actions(task: Task) -> list[dict[str, Any]]:
     return played
 
 
-def _offered(task: Task, name: str) -> str:
-    return name if task.executes_calls else name.replace(".", "_")
-
-
-def play(client: Any, index: int, said: list[dict[str, Any]]) -> float:
-    """Return the reward of an episode of the test split in which these messages are said."""
+def play(client: Any, index: int, messages: list[dict[str, Any]]) -> float:
+    """Return the reward of a test episode played with these messages."""
     result = client.reset(split="test", index=index)
     total = 0.0
-    for message in said:
+    for message in messages:
         if not result.done:
             result = client.step(ChatAction(**message))
             total += result.reward or 0.0

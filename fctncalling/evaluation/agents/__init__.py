@@ -1,4 +1,4 @@
-"""Agents that play benchmark tasks: scripted policies, models behind HTTP or in a folder."""
+"""Agents that play benchmark tasks: scripted policies, models served over HTTP or local."""
 
 from fctncalling.evaluation.agents.agent import Agent, PlayedEpisode, Player
 

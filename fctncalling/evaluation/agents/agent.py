@@ -1,4 +1,4 @@
-"""Agent and Player protocols."""
+"""Interfaces of agents and players, and agents that play by a script."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ CONTEXT_OVERFLOW = "context_overflow"
 
 
 class AgentUnavailable(Exception):
-    """Agent that is unavailable, through no fault of its own.
+    """Error of an agent that cannot be reached, which the agent did not cause.
 
     The episode is invalid, never a failure.
     """
 
 
 class EpisodeCut(Exception):
-    """Cut of an episode by an outside budget: it is truncated, and valid as far as it goes."""
+    """Signal that a budget cut the episode: it is truncated, and valid so far."""
 
 
 class ContextOverflow(Exception):
-    """Overflow of the model's context by a conversation.
+    """Signal that a conversation exceeds the model's context.
 
     The episode is a failure, not invalid.
     """
 
 
 class AgentSetupError(Exception):
-    """Error in an agent's setup (a refused key, a missing extra): the run ends."""
+    """Error in an agent's setup (a refused key, a missing extra), which ends the run."""
 
 
 @dataclass
 class PlayedEpisode:
-    """Played episode, as an agent saw it."""
+    """Episode as an agent played it."""
 
     episode: Episode
     observations: list[str] = field(default_factory=list)  # after each step
@@ -61,7 +61,7 @@ class PlayedEpisode:
 
 
 class Player(Protocol):
-    """Interface of the player of one episode, which keeps its own conversation."""
+    """Interface of a player of one episode, with its conversation."""
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
         """Answer an observation: return the agent's next message.
@@ -72,7 +72,7 @@ class Player(Protocol):
 
 
 class Agent(Protocol):
-    """Interface of agents: makers of a player for each episode.
+    """Interface of agents, which make a player for each episode.
 
     Players of one agent may answer in several threads at once.
     """
@@ -88,9 +88,9 @@ class Agent(Protocol):
 
 
 def as_tool_calls(response: Any, calls: Mapping[str, tuple[Call, ...]]) -> Any:
-    """Return an answer as tool calls, in BFCL's form of them."""
+    """Convert an answer to BFCL's form of tool calls."""
     if isinstance(response, list):
-        return [as_tool_calls(each, calls) for each in response]
+        return [as_tool_calls(turn, calls) for turn in response]
     if not (read := calls.get(response, ())):
         return json.dumps(response) if response.lstrip().startswith("[") else response
     try:
@@ -105,7 +105,7 @@ SCRIPTED = ("oracle", "noop", "random")
 
 
 class ScriptedAgent:
-    """Agent of a scripted policy: `oracle`, `noop` or `random`."""
+    """Agent with a scripted policy: `oracle`, `noop` or `random`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -120,11 +120,11 @@ class ScriptedAgent:
         return ScriptedPlayer(policies[self.name], task, handler, fallback=DONE)
 
     def close(self) -> None:
-        """Close nothing: a script holds nothing open."""
+        """Return: a script has no connections."""
 
 
 class ScriptedPlayer:
-    """Player of a scripted policy, for one episode.
+    """Player with a scripted policy, for one episode.
 
     Where the policy's calls cannot be written, it says `fallback` from then on; without one the
     episode is cut there, and `error` tells why.
@@ -154,7 +154,7 @@ class ScriptedPlayer:
 
 
 def _next_situation(before: PolicyInput, info: Mapping[str, Any]) -> PolicyInput:
-    """Return what the policy sees now; user text and step are counted anew in every turn."""
+    """Return the policy's view; user text and step are reset in every turn."""
     turn, tools = int(info.get("turn", 0)), info.get("tools", ())
     new = [str(message.get("content") or "") for message in info.get("messages", ())]
     before = before._replace(heard="\n".join((before.heard, *new)))

@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible HTTP interface.
+"""Model with an OpenAI-compatible HTTP interface, as an agent.
 
 `chat/completions`, prompted or with tools.
 """
@@ -30,18 +30,18 @@ from fctncalling.evaluation.agents.redaction import Redactor, without_credential
 
 
 class Endpoint(Protocol):
-    """Endpoint of chat completions, as players see it: an interface."""
+    """Interface of chat-completion endpoints for players."""
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
         """Complete a conversation: return the message, with finish_reason "length" if cut."""
         ...
 
     def print_once(self, text: str) -> None:
-        """Print once a note to the user."""
+        """Print a note once."""
 
 
 class EndpointPlayer:
-    """Player that talks to an endpoint, for one episode."""
+    """Player of one episode that asks an endpoint for each message."""
 
     def __init__(self, endpoint: Endpoint, form: str) -> None:
         self._endpoint = endpoint
@@ -89,7 +89,7 @@ _NEVER = (401, 403, 404, 405, 429)  # a refusal, or a rate limit counted in toke
 
 
 def is_context_overflow(status: int, text: str) -> bool:
-    """Whether an HTTP error is a context overflow: the conversation is too long.
+    """Whether an HTTP error means that the conversation exceeds the context.
 
     Servers share no code for it: OpenAI and vLLM answer 400 "maximum context length", llama.cpp
     400 "exceed_context_size_error", text-generation-inference 422 "must be <=", SGLang 400
@@ -109,7 +109,7 @@ MOST_CHARS_PER_TOKEN = 6  # of schemas, in any tokenizer and form that a templat
 
 @dataclass(frozen=True)
 class EndpointSettings:
-    """Settings of an endpoint: its address and those of requests."""
+    """Address of an endpoint and parameters of requests."""
 
     model: str
     base_url: str = ""  # none: OPENAI_BASE_URL, else OpenAI's
@@ -124,7 +124,7 @@ class EndpointSettings:
 
 
 class EndpointAgent:
-    """Endpoint agent: plays through chat completions, retrying temporary failures.
+    """Agent that plays through chat completions and retries temporary failures.
 
     A failure that persists makes the episode invalid; an unreachable endpoint ends the run.
     """
@@ -158,7 +158,7 @@ class EndpointAgent:
         self._client.close()
 
     def print_once(self, text: str, about: str = "") -> None:
-        """Print once in a run a note to the user."""
+        """Print a note once per run."""
         with self._lock:
             if (about or text) in self._printed:
                 return
@@ -196,7 +196,7 @@ class EndpointAgent:
             return message
 
     def _note_tools_left_out(self, tools: Sequence[Any], prompt_tokens: int | None) -> None:
-        """Tell it where a prompt is too short to hold its tools: no call can come of that.
+        """Announce a prompt too short to contain its tools: the model cannot call any.
 
         A compact template writes little more than names; a model that calls has seen them.
         """
@@ -297,12 +297,13 @@ class EndpointAgent:
             if "choices" not in answer and "error" in answer and is_context_overflow(200, text):
                 raise ContextOverflow(message)  # some gateways answer 200 whatever happened
             choice = answer["choices"][0]
-            said = self._redactor.redact_json(choice["message"])
-            for mended in mend_calls(said):
-                self.print_once(f"the endpoint returns {mended}: read all the same")
-            said = _validated_message(said)
-            said |= {"finish_reason": "length"} if choice.get("finish_reason") == "length" else {}
-            return said, _prompt_tokens(answer)
+            raw = self._redactor.redact_json(choice["message"])
+            for repaired in mend_calls(raw):
+                self.print_once(f"the endpoint returns {repaired}: read all the same")
+            reply_message = _validated_message(raw)
+            if choice.get("finish_reason") == "length":
+                reply_message["finish_reason"] = "length"
+            return reply_message, _prompt_tokens(answer)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             why = f" ({error})" if isinstance(error, _MalformedMessage) else ""
             raise RequestFailed(f"no message in the answer{why}: {text[:300]}") from None
@@ -310,50 +311,50 @@ class EndpointAgent:
 
 def _prompt_tokens(answer: Mapping[str, Any]) -> int | None:
     usage = answer.get("usage")
-    told = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    return told if isinstance(told, int) and told > 0 else None
+    prompt_tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    return prompt_tokens if isinstance(prompt_tokens, int) and prompt_tokens > 0 else None
 
 
 class _MalformedMessage(ValueError):
-    """A message that is none."""
+    """Error of a reply that is no message."""
 
 
 def mend_calls(message: Any) -> list[str]:
-    """Mend the calls of a message, in place, that say clearly what they mean; return the faults."""
-    found = list[str]()
+    """Repair the calls of a message, in place, if their meaning is clear; return the faults."""
+    faults = list[str]()
     if not isinstance(message, dict):
-        return found
+        return faults
     legacy = message.pop("function_call", None)
     if isinstance(legacy, dict) and not message.get("tool_calls"):
         message["tool_calls"] = [{"id": "call_0", "type": "function", "function": legacy}]
-        found.append("the older function_call in place of tool_calls")
+        faults.append("the older function_call in place of tool_calls")
     calls = message.get("tool_calls")
-    for each in calls if isinstance(calls, list) else ():
-        function = each.get("function") if isinstance(each, dict) else None
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict):
             continue
         name, arguments = function.get("name"), function.get("arguments")
         if isinstance(name, str) and name != name.strip():
             function["name"] = name.strip()
-            found.append("names of functions with blanks around them")
+            faults.append("names of functions with blanks around them")
         if isinstance(arguments, str) and arguments.lstrip().startswith('"'):
             with contextlib.suppress(ValueError, RecursionError, TypeError):
                 inner = json.loads(arguments)
                 if isinstance(json.loads(inner), dict):
                     function["arguments"] = inner
-                    found.append("arguments encoded twice, as JSON in a JSON text")
-    return found
+                    faults.append("arguments encoded twice, as JSON in a JSON text")
+    return faults
 
 
 def _validated_message(message: Any) -> dict[str, Any]:
-    """Return a message whose parts are what their names say; raises ValueError, RecursionError."""
+    """Check the types of a message's parts; raises ValueError, RecursionError."""
     if not isinstance(message, dict):
         raise _MalformedMessage("expected an object")
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
         raise _MalformedMessage(f"tool_calls: expected a list, got {str(calls)[:40]}")
-    for each in calls:
-        function = each.get("function") if isinstance(each, dict) else None
+    for call in calls:
+        function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             raise _MalformedMessage("a tool call without a function's name")
         arguments = function.get("arguments")

@@ -1,4 +1,4 @@
-"""Local model as an agent, played through the trainer's rollout.
+"""Local model as an agent that plays through the trainer's rollout.
 
 Evaluation and training use the same tokens.
 """
@@ -69,7 +69,7 @@ class LocalSettings:
 
 
 class LocalModel:
-    """Local model of a folder or hub name, as an agent; weights are loaded when needed."""
+    """Agent of a local folder or hub name; weights are loaded when first needed."""
 
     def __init__(self, settings: LocalSettings) -> None:
         try:
@@ -108,7 +108,7 @@ class LocalModel:
     def play_all(
         self, items: Iterable[EpisodeToPlay], make_env: MakeEnv
     ) -> Iterator[PlayedEpisode]:
-        """Play all items' episodes and yield them in order.
+        """Play all episodes and yield them in order.
 
         make_env: gives an environment over tasks.
         """
@@ -128,7 +128,10 @@ class LocalModel:
                 [item.task.id for item in chunk],
                 max_episode_tokens=self._settings.max_episode_tokens,
                 seed=self._settings.seed,
-                numbers=[_number(item) for item in chunk],
+                numbers=[
+                    zlib.crc32(f"{item.category} {item.task.id} {item.sample}".encode())
+                    for item in chunk
+                ],
                 make_env=fresh,
             )
             for record in records:
@@ -163,7 +166,7 @@ class LocalModel:
 
 
 def require_model_folder(name: str) -> None:
-    """Require a model folder of a name: AgentSetupError before anything is loaded."""
+    """Raise AgentSetupError for a model name that cannot be loaded."""
     if missing := missing_model_message(name):
         raise AgentSetupError(f"--agent hf:{name}: the model cannot be loaded: {missing}")
 
@@ -172,13 +175,8 @@ def _cannot_load(settings: LocalSettings, error: Exception) -> AgentSetupError:
     return AgentSetupError(f"--agent hf:{settings.folder}: the model cannot be loaded: {error}")
 
 
-def _number(item: EpisodeToPlay) -> int:
-    """Return the seed number of an episode, independent of the order in which a run is resumed."""
-    return zlib.crc32(f"{item.category} {item.task.id} {item.sample}".encode())
-
-
 class _Prompted(gymnasium.Wrapper[str, str, str, str]):
-    """Task in BFCL's prompting form, even for a chat template that supports tools."""
+    """Task in BFCL's prompting form, even if the chat template supports tools."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -215,7 +213,7 @@ MAX_NEW_TOKENS = 60  # a sentence
 
 
 def user_by_name(name: str, *, seed: int = 0) -> User:
-    """Return the user by name, a simulated one.
+    """Make a simulated user by its name.
 
     ValueError for one that there is not, or a folder without a model.
     """
@@ -230,7 +228,7 @@ def user_by_name(name: str, *, seed: int = 0) -> User:
 
 
 class LocalChatModel:
-    """Local chat model, greedy, of a folder or the Hugging Face hub.
+    """Greedy local chat model from a folder or the Hugging Face hub.
 
     Raises ValueError for a model that cannot be loaded.
     """
@@ -253,7 +251,7 @@ class LocalChatModel:
         self._template = load_template(tokenizer, model=model)
 
     def __call__(self, messages: list[Message]) -> str:
-        """Return the text that the model answers."""
+        """Return the text of the model's answer."""
         import torch
 
         ids = self._template.render_prompt(messages, tools=(), instructions="")
@@ -266,7 +264,5 @@ class LocalChatModel:
                 eos_token_id=sorted(self._template.stop_ids),
                 pad_token_id=min(self._template.stop_ids),
             )
-        new = [
-            each for each in output[0, len(ids) :].tolist() if each not in self._template.stop_ids
-        ]
+        new = [id_ for id_ in output[0, len(ids) :].tolist() if id_ not in self._template.stop_ids]
         return self._template.decode(new)

@@ -1,1 +1,1 @@
-"""Credit ruler: estimators and critics graded against branched truth."""
+"""Credit ruler: grades estimators and critics against branched truth."""

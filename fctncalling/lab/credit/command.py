@@ -87,7 +87,7 @@ def _write(grades: dict[str, Any], place: Path, copy: Path | None) -> None:
 
 
 def grades_text(grades: dict[str, Any]) -> str:
-    """Return the grades as text: what the truth is, then a table each."""
+    """Format the grades: a description of the truth, then the tables."""
     truth, coverage = grades["truth"], grades["coverage"]
     variance = truth["return_variance"]
     parts = ("explained_variance", "between", "within")
@@ -123,7 +123,7 @@ def grades_text(grades: dict[str, Any]) -> str:
 
 
 def _estimator_cells(row: dict[str, Any], *, matters: bool) -> list[str]:
-    """Return an estimator's grades as text; "-" for a share of no action or no pair."""
+    """Format an estimator's grades; "-" for a share without actions or pairs."""
     shares = (
         (row["sign"], matters),
         (row["speaks"], matters),
@@ -132,7 +132,7 @@ def _estimator_cells(row: dict[str, Any], *, matters: bool) -> list[str]:
         (row["cosine"], True),
         (row["ranking"]["right"], row["ranking"]["clear_pairs"] > 0),
     )
-    return [f"{share:.2f}" if known else "-" for share, known in shares]
+    return [f"{share:.2f}" if is_defined else "-" for share, is_defined in shares]
 
 
 def plot_grades(grades: dict[str, Any], path: Path) -> None:

@@ -23,7 +23,7 @@ LAMBDAS = (0.0, 0.5, 0.95, 1.0)
 
 
 def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
-    """Return the trainer's estimators by name, at the run's gamma and lambda or a variant."""
+    """Return the trainer's estimators by name, at the run's gamma and lambda or variants."""
     plain = replace(
         config,
         gamma=config.resolved_gamma,
@@ -37,18 +37,18 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
         init_critic_from=None,
     )
     names = dict.fromkeys((*ALGORITHM_NAMES, config.algorithm_name))  # the run's may be one's own
-    found = {name: replace(plain, algorithm_name=name) for name in names}
-    found |= {
+    estimators = {name: replace(plain, algorithm_name=name) for name in names}
+    estimators |= {
         f"TPPO_lambda_{lam:g}": replace(plain, algorithm_name="TPPO", lam=lam) for lam in LAMBDAS
     }
-    found |= {
+    estimators |= {
         f"TPPO_{baseline}": replace(plain, algorithm_name="TPPO", group_baseline=baseline)
         for baseline in ("leave_one_out", "state")
     }
     if config.critic == "places":
-        found["TPPO_places"] = replace(plain, algorithm_name="TPPO", critic="places")
-    found["GRPO_step"] = replace(plain, algorithm_name="GRPO", group_credit="step")
-    return found
+        estimators["TPPO_places"] = replace(plain, algorithm_name="TPPO", critic="places")
+    estimators["GRPO_step"] = replace(plain, algorithm_name="GRPO", group_credit="step")
+    return estimators
 
 
 def trainer_advantages(
@@ -57,7 +57,7 @@ def trainer_advantages(
     config: TrainConfig,
     of_run: Mapping[str, Any] | None = None,  # what the run's source of values had learned
 ) -> tuple[dict[str, list[Vector]], list[Vector]]:
-    """Return estimator -> advantages at the actions of each episode, and the critic's values.
+    """Return advantages by estimator at the actions of each episode, and the critic's values.
 
     They come from the trainer's own `compute_targets`, as an update takes them before whitening.
     """
@@ -67,7 +67,7 @@ def trainer_advantages(
     minibatches = plan_minibatches(experience, config, generator)
     outputs = policy_outputs(policy, experience, minibatches, config)
     critic = _at_actions(outputs[1], experience)
-    found: dict[str, list[Vector]] = {}
+    advantages: dict[str, list[Vector]] = {}
     for name, settings in trainer_estimators(config).items():
         algorithm = find_algorithm(settings.algorithm_name)
         parts = (policy, experience, minibatches, algorithm, settings, generator)
@@ -75,8 +75,8 @@ def trainer_advantages(
         if of_run and (settings.lam, settings.critic) == (config.lam, config.critic):
             source.load_state(dict(of_run))
         targets = compute_targets(*parts, outputs=outputs, source=source)
-        found[name] = _at_actions(targets.raw_advantages, experience)
-    return found, critic
+        advantages[name] = _at_actions(targets.raw_advantages, experience)
+    return advantages, critic
 
 
 def _at_actions(tokens: torch.Tensor, experience: Experience) -> list[Vector]:
@@ -90,7 +90,7 @@ def _at_actions(tokens: torch.Tensor, experience: Experience) -> list[Vector]:
 
 
 def leave_one_out_group_values(truth: BranchedTruth) -> dict[str, list[Vector]]:
-    """Return the values that an episode's group says of its states, own episode left out.
+    """Return state values from the other episodes of each group.
 
     siblings: mean return of the group's others; state: mean return to go of the others' visits of
     the same state, the siblings' mean where there is none.
@@ -102,24 +102,24 @@ def leave_one_out_group_values(truth: BranchedTruth) -> dict[str, list[Vector]]:
         groups[episode.group_key].append(number)
         for snapshot, later in zip(truth.snapshots[number], togo[number], strict=True):
             visits[episode.group_key, snapshot.state_hash][number].append(float(later))
-    overall = float(np.mean([each[0] for each in togo]))
+    overall = float(np.mean([values[0] for values in togo]))
     siblings, state, matched = [], [], []
     for number, episode in enumerate(truth.episodes):
-        others = [togo[other][0] for other in groups[episode.group_key] if other != number]
+        others = [togo[peer][0] for peer in groups[episode.group_key] if peer != number]
         mean = float(np.mean(others)) if others else overall
         siblings.append(np.full(len(togo[number]), mean))
         at = [
             _other_visits(visits[episode.group_key, snapshot.state_hash], number)
             for snapshot in truth.snapshots[number]
         ]
-        state.append(np.asarray([mean if each is None else each for each in at]))
-        matched.append(np.asarray([float(each is not None) for each in at]))
-    constant = [np.full(len(each), overall) for each in togo]
+        state.append(np.asarray([mean if visit is None else visit for visit in at]))
+        matched.append(np.asarray([float(visit is not None) for visit in at]))
+    constant = [np.full(len(values), overall) for values in togo]
     return {"constant": constant, "siblings": siblings, "state": state, "matched": matched}
 
 
 def _other_visits(visits: dict[int, list[float]], own: int) -> float | None:
-    """Return the mean over the other episodes' visits, one voice an episode; None without any."""
+    """Average the other episodes' visits, each episode with equal weight; None without any."""
     others = [float(np.mean(returns)) for number, returns in visits.items() if number != own]
     return float(np.mean(others)) if others else None
 
@@ -127,7 +127,7 @@ def _other_visits(visits: dict[int, list[float]], own: int) -> float | None:
 def one_step_and_placebo_advantages(
     truth: BranchedTruth, values: dict[str, list[Vector]], tppo_advantages: Sequence[Vector]
 ) -> dict[str, list[Vector]]:
-    """Return one-step and placebo advantages by estimator, which need no pass of the trainer.
+    """Compute one-step and placebo advantages, without a pass of the trainer.
 
     `tppo_advantages` are those that the placebo "shuffled" deals out anew.
     """
@@ -135,7 +135,7 @@ def one_step_and_placebo_advantages(
     lengths = _token_counts(truth)
     generator = np.random.default_rng(0)
     pooled = generator.permutation(np.concatenate(tppo_advantages))
-    shuffled = np.split(pooled, np.cumsum([len(each) for each in togo])[:-1])
+    shuffled = np.split(pooled, np.cumsum([len(values) for values in togo])[:-1])
     return {
         "leave_one_out": [
             np.full(len(later), later[0] - mean[0])
@@ -145,9 +145,9 @@ def one_step_and_placebo_advantages(
         "state_else_return": _one_step_else_return(truth, togo, values["state"], values["matched"]),
         "monte_carlo": [later - value for later, value in zip(togo, values["critic"], strict=True)],
         "critic_one_step": truth.advantages(values["critic"]),
-        "constant": [np.ones(len(each)) for each in togo],
-        "position": [-np.arange(len(each), dtype=np.float64) for each in togo],
-        "length": [-each for each in lengths],
+        "constant": [np.ones(len(values)) for values in togo],
+        "position": [-np.arange(len(values), dtype=np.float64) for values in togo],
+        "length": [-length for length in lengths],
         "shuffled": list(shuffled),
     }
 
@@ -155,11 +155,11 @@ def one_step_and_placebo_advantages(
 def _one_step(
     truth: BranchedTruth, values: Sequence[Vector], matched: Sequence[Vector]
 ) -> list[Vector]:
-    """Return r + discount V(s') - V(s); 0 where one of both states matches no other visit."""
+    """Return r + discount V(s') - V(s); 0 if one of both states has no other visit."""
     # behind the last action nothing has to match
-    known = [at * np.append(at[1:], 1.0) for at in matched]
-    pairs = zip(truth.advantages(list(values)), known, strict=True)
-    return [each * speaks for each, speaks in pairs]
+    is_known = [at * np.append(at[1:], 1.0) for at in matched]
+    pairs = zip(truth.advantages(list(values)), is_known, strict=True)
+    return [advantages * speaks for advantages, speaks in pairs]
 
 
 def _one_step_else_return(
@@ -168,12 +168,12 @@ def _one_step_else_return(
     values: Sequence[Vector],
     matched: Sequence[Vector],
 ) -> list[Vector]:
-    """Return r + discount V(s') - V(s), with the episode's own return where s' matches nothing."""
-    found = []
-    for rewards, later, at, known in zip(truth.rewards, togo, values, matched, strict=True):
-        behind = np.where(known > 0, at, later)[1:]
-        found.append(rewards + truth.discount * np.append(behind, 0.0) - at)
-    return found
+    """Return r + discount V(s') - V(s); the episode's return replaces an unmatched V(s')."""
+    advantages = []
+    for rewards, later, at, matches in zip(truth.rewards, togo, values, matched, strict=True):
+        behind = np.where(matches > 0, at, later)[1:]
+        advantages.append(rewards + truth.discount * np.append(behind, 0.0) - at)
+    return advantages
 
 
 def _token_counts(truth: BranchedTruth) -> list[Vector]:

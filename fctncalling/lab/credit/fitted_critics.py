@@ -1,4 +1,4 @@
-"""Critics fitted to the frozen policy: what its hidden states, or the truth, could tell of values.
+"""Critics fitted to a frozen policy: how well its hidden states, or the truth, predict values.
 
 They learn Monte-Carlo returns (lambda 1) from episodes of many distinct tasks, none of which is
 graded; a fifth of the tasks chooses the penalty, or the epoch. Ridge regressions bound what a
@@ -35,7 +35,6 @@ BINS = 11
 MISTAKES = slice(3, 4)  # of the progress features: is the episode on the truth's path
 BODY_LR, EPISODES_A_STEP = 3e-4, 16
 Matrix = NDArray[np.float64]
-Features = Callable[[BranchedTruth], list[Matrix]]
 
 
 def fitted_critics(
@@ -45,7 +44,7 @@ def fitted_critics(
     config: TrainConfig,
     body_epochs: int = 0,  # of a body of its own; 0: none
 ) -> dict[str, list[Vector]]:
-    """Return critic -> values at the actions of the graded episodes.
+    """Return the values at the graded actions by critic.
 
     last: the last layer's state before the action; layers: all layers'; truth: all layers' and how
     far the agent is along the ground truth, which no critic of an honest policy may read; mistakes:
@@ -54,38 +53,39 @@ def fitted_critics(
     of the policy's layers, trained as --critic full is.
     """
     own, others = hidden_states(policy, graded), hidden_states(policy, fitting)
-    size = own[0].shape[-1] // _num_layers(policy)
+    size = own[0].shape[-1] // int(policy.model.config.num_hidden_layers)
     views: dict[str, tuple[list[Matrix], list[Matrix]]] = {
         "critic_last": ([at[:, -size:] for at in others], [at[:, -size:] for at in own]),
         "critic_layers": (others, own),
     }
     progress = [progress_features(truth) for truth in (fitting, graded)]
-    for name, known in (("critic_truth", slice(None)), ("critic_mistakes", MISTAKES)):
+    for name, columns in (("critic_truth", slice(None)), ("critic_mistakes", MISTAKES)):
         views[name] = (
-            [np.hstack((at, row[:, known])) for at, row in zip(others, progress[0], strict=True)],
-            [np.hstack((at, row[:, known])) for at, row in zip(own, progress[1], strict=True)],
+            [np.hstack((at, row[:, columns])) for at, row in zip(others, progress[0], strict=True)],
+            [np.hstack((at, row[:, columns])) for at, row in zip(own, progress[1], strict=True)],
         )
     returns = [returns_to_go(rewards, fitting.discount) for rewards in fitting.rewards]
     tasks = [episode.task_id for episode in fitting.episodes]
-    found = {
-        name: _ridge(learned, returns, tasks, asked) for name, (learned, asked) in views.items()
+    values = {
+        name: _ridge(learned, returns, tasks, graded_states)
+        for name, (learned, graded_states) in views.items()
     }
     last = views["critic_last"]
     for name, bins in (("critic_head", 0), ("critic_bins", BINS)):
         settings = replace(config, value_bins=bins, critic_layers=1)
-        found[name] = _by_value_head(*last, returns, tasks, settings)
+        values[name] = _by_value_head(*last, returns, tasks, settings)
     if body_epochs:
-        found["critic_body"] = _by_own_body(policy, fitting, graded, returns, body_epochs)
-    return found
+        values["critic_body"] = _by_own_body(policy, fitting, graded, returns, body_epochs)
+    return values
 
 
 @torch.inference_mode()
 def hidden_states(policy: ActorCritic, truth: BranchedTruth) -> list[Matrix]:
-    """Return, for each episode, every layer's state before each action, (actions, layers x H)."""
+    """Return all layers' states before each action, (actions, layers x H), by episode."""
     places = [
         (number, row) for number, episode in enumerate(truth.episodes) for row in episode.rows
     ]
-    found: list[list[Matrix]] = [[] for _ in truth.episodes]
+    states: list[list[Matrix]] = [[] for _ in truth.episodes]
     for begin in range(0, len(places), ROWS_A_PASS):
         part = places[begin : begin + ROWS_A_PASS]
         batch = make_batch([row for _, row in part], trim=True)
@@ -94,24 +94,28 @@ def hidden_states(policy: ActorCritic, truth: BranchedTruth) -> list[Matrix]:
             attention_mask=batch.attention_mask.long(),
             output_hidden_states=True,
         )
-        layers = torch.cat([each.float() for each in output.hidden_states[1:]], dim=-1)
+        layers = torch.cat([layer.float() for layer in output.hidden_states[1:]], dim=-1)
         for index, (number, row) in enumerate(part):
             before = torch.tensor(action_starts(row), dtype=torch.long) - 1
-            found[number].append(layers[index, before].double().numpy())
-    return [np.concatenate(parts) for parts in found]
+            states[number].append(layers[index, before].double().numpy())
+    return [np.concatenate(parts) for parts in states]
 
 
 def _by_value_head(
     learned: Sequence[Matrix],
-    asked: Sequence[Matrix],
+    graded: Sequence[Matrix],
     returns: Sequence[Vector],
     tasks: Sequence[str],
     config: TrainConfig,
 ) -> list[Vector]:
-    """Return the values of the asked states by the trainer's own fit of a value head."""
-    held_out = [is_held_out(task) for task, each in zip(tasks, returns, strict=True) for _ in each]
+    """Predict values with the trainer's fit of a value head."""
+    held_out = [
+        is_held_out(task)
+        for task, episode_returns in zip(tasks, returns, strict=True)
+        for _ in episode_returns
+    ]
     arrays = (np.concatenate(learned), np.concatenate(returns))
-    states, targets = (torch.from_numpy(each).float() for each in arrays)
+    states, targets = (torch.from_numpy(array).float() for array in arrays)
     bins = config.critic_shape["bin_centres"]
     torch.manual_seed(config.seed)
     width = config.critic_hidden
@@ -119,7 +123,7 @@ def _by_value_head(
     generator = torch.Generator().manual_seed(config.seed)
     fit_critic(head, [CriticSamples(states, targets, torch.tensor(held_out))], config, generator)
     with torch.no_grad():
-        return [head(torch.from_numpy(each).float()).double().numpy() for each in asked]
+        return [head(torch.from_numpy(states).float()).double().numpy() for states in graded]
 
 
 def _by_own_body(
@@ -129,13 +133,13 @@ def _by_own_body(
     returns: Sequence[Vector],
     epochs: int,
 ) -> list[Vector]:
-    """Return values by a copy of the policy's layers and a head, both trained on the returns."""
+    """Predict values with a copy of the policy's layers and a head, trained on returns."""
     body = copy.deepcopy(policy.model.get_decoder()).float().requires_grad_(True)
     critic = torch.nn.ModuleList([body, ValueHead(policy.model.config.hidden_size)])
     optimiser = torch.optim.AdamW(critic.parameters(), lr=BODY_LR, weight_decay=0.0)
     numbered = list(enumerate(fitting.episodes))
-    chosen = [number for number, each in numbered if is_held_out(each.task_id)] or [0]
-    learned = [number for number, each in numbered if not is_held_out(each.task_id)] or [0]
+    chosen = [number for number, episode in numbered if is_held_out(episode.task_id)] or [0]
+    learned = [number for number, episode in numbered if not is_held_out(episode.task_id)] or [0]
     generator = torch.Generator().manual_seed(1)
     least, best = float("inf"), copy.deepcopy(critic.state_dict())
     for _ in range(epochs):
@@ -148,17 +152,18 @@ def _by_own_body(
             torch.autograd.backward(torch.nn.functional.mse_loss(values, wanted))
             optimiser.step()
         with torch.no_grad():
-            found = torch.cat(_body_values(critic, [fitting.episodes[n] for n in chosen]))
-        error = float(np.mean((found.numpy() - np.concatenate([returns[n] for n in chosen])) ** 2))
+            predicted = torch.cat(_body_values(critic, [fitting.episodes[n] for n in chosen]))
+        targets = np.concatenate([returns[n] for n in chosen])
+        error = float(np.mean((predicted.numpy() - targets) ** 2))
         if error < least:
             least, best = error, copy.deepcopy(critic.state_dict())
     critic.load_state_dict(best)
     with torch.no_grad():
         parts = np.array_split(np.arange(len(graded.episodes)), -(-len(graded.episodes) // 32))
         return [
-            each.double().numpy()
+            values.double().numpy()
             for part in parts
-            for each in _body_values(critic, [graded.episodes[n] for n in part])
+            for values in _body_values(critic, [graded.episodes[n] for n in part])
         ]
 
 
@@ -179,7 +184,7 @@ def _body_values(
 
 
 def progress_features(truth: BranchedTruth) -> list[Matrix]:
-    """Return number, turn, calls still to come and "on the truth's path" of each action, (n, 4)."""
+    """Return number, turn, calls to come and "on the truth's path" of each action, (n, 4)."""
     return [
         np.asarray([(number, *map(float, place)) for number, place in enumerate(_places(episode))])
         for episode in truth.episodes
@@ -190,17 +195,13 @@ def _places(episode: EpisodeRecord) -> Sequence[Place]:
     return episode.places[: episode.num_steps] or [(0, 0, False)] * episode.num_steps
 
 
-def _num_layers(policy: ActorCritic) -> int:
-    return int(policy.model.config.num_hidden_layers)
-
-
 def _ridge(
     learned: Sequence[Matrix],
     returns: Sequence[Vector],
     tasks: Sequence[str],
-    asked: Sequence[Matrix],
+    graded: Sequence[Matrix],
 ) -> list[Vector]:
-    """Return the values of the asked states by ridge regression on the learned ones."""
+    """Predict values by ridge regression."""
     x, y = np.concatenate(learned), np.concatenate(returns)
     centre, scale = x.mean(0), x.std(0) + 1e-6
     x = (x - centre) / scale
@@ -213,10 +214,10 @@ def _ridge(
         predict = _solved(x[~held_out], y[~held_out], penalty)
         errors.append(float(np.mean((predict(x[held_out]) - y[held_out]) ** 2)))
     predict = _solved(x, y, PENALTIES[int(np.argmin(errors))])
-    return [predict((each - centre) / scale) for each in asked]
+    return [predict((states - centre) / scale) for states in graded]
 
 
 def _solved(x: Matrix, y: Vector, penalty: float) -> Callable[[Matrix], Vector]:
     mean = float(y.mean())
     weights = np.linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ (y - mean))
-    return lambda asked: np.asarray(asked @ weights + mean)
+    return lambda states: np.asarray(states @ weights + mean)

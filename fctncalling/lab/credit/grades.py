@@ -17,13 +17,13 @@ Index = NDArray[np.int64]
 
 
 def explained_variance(truth: Vector, values: Vector) -> float:
-    """Return 1 - Var(truth - values) / Var(truth); 0 where the truth does not vary."""
+    """Return 1 - Var(truth - values) / Var(truth); 0 if the truth is constant."""
     spread = float(np.var(truth))
     return 1.0 - float(np.var(truth - values)) / spread if spread > SILENT else 0.0
 
 
 def value_grades(truth: Vector, values: Vector, task: Index) -> dict[str, float]:
-    """Return explained variance in all, of the tasks' means, and inside tasks; bias; Spearman."""
+    """Grade values: explained variance (overall, between, within tasks), bias, Spearman."""
     means_true = _task_means(truth, task)
     means = _task_means(values, task)
     return {
@@ -42,7 +42,7 @@ def return_variance_shares(
     turns: Sequence[Sequence[int]],
     discount: float,
 ) -> dict[str, Any]:
-    """Return where the variance of returns lies: between tasks, and in the actions of each turn.
+    """Split the variance of returns between tasks and the actions of each turn.
 
     A return is V before the first action plus the discounted advantages, which are uncorrelated
     where tools are deterministic, so its variance is the sum of theirs. errors: the variances of
@@ -65,7 +65,7 @@ def return_variance_shares(
 
 
 def advantage_grades(truth: Vector, errors: Vector, estimate: Vector) -> dict[str, float]:
-    """Return the grades of an estimator.
+    """Grade an estimator's advantages.
 
     sign: share of significant actions whose sign it gets right, a silent estimate being wrong;
     sign_where_it_speaks and speaks tell these apart. spearman: over all actions.
@@ -82,15 +82,15 @@ def advantage_grades(truth: Vector, errors: Vector, estimate: Vector) -> dict[st
 
 
 def significance_mask(truth: Vector, errors: Vector) -> NDArray[np.bool_]:
-    """Return where an advantage is two standard errors and SMALLEST away from 0."""
-    found: NDArray[np.bool_] = np.abs(truth) > np.maximum(2 * errors, SMALLEST)
-    return found
+    """Return which advantages are two standard errors and SMALLEST away from 0."""
+    is_significant: NDArray[np.bool_] = np.abs(truth) > np.maximum(2 * errors, SMALLEST)
+    return is_significant
 
 
 def pairwise_ranking_accuracy(
     truth: Vector, errors: Vector, estimate: Vector, group: Index
 ) -> dict[str, float]:
-    """Return how often pairs of actions of one state are ranked right.
+    """Return how often pairs of actions of one state are ranked correctly.
 
     right: pairs whose truths differ by two standard errors; with_ties: all pairs, a tie of the
     truth counting as wrong, as VinePPO's analysis counts it.
@@ -116,40 +116,40 @@ def pairwise_ranking_accuracy(
 
 
 def spearman(first: Vector, second: Vector) -> float:
-    """Return the rank correlation, ties by their mean rank; 0 where one does not vary."""
+    """Return Spearman's rank correlation, ties by mean rank; 0 if one side is constant."""
     ranks = average_ranks(first), average_ranks(second)
     spread = float(np.std(ranks[0]) * np.std(ranks[1]))
     if spread < SILENT:
         return 0.0
-    centred = [each - each.mean() for each in ranks]
+    centred = [rank - rank.mean() for rank in ranks]
     return float(np.mean(centred[0] * centred[1]) / spread)
 
 
 def average_ranks(values: Vector) -> Vector:
-    """Return ranks from 0, tied values sharing the mean of theirs."""
+    """Return ranks from 0; tied values share their mean rank."""
     _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
-    found: Vector = (ends - (counts + 1) / 2.0)[index]
-    return found
+    ranks: Vector = (ends - (counts + 1) / 2.0)[index]
+    return ranks
 
 
 def bootstrap_interval(grade: Callable[[Index], float], task: Index) -> tuple[float, float]:
     """Return the 95 % interval of a grade over draws of whole tasks (cluster bootstrap)."""
     generator = np.random.default_rng(0)
     places = [np.flatnonzero(task == number) for number in np.unique(task)]
-    found = [
+    grades = [
         grade(np.concatenate([places[n] for n in generator.integers(0, len(places), len(places))]))
         for _ in range(BOOTSTRAP_DRAWS)
     ]
-    low, high = np.percentile(found, [2.5, 97.5])
+    low, high = np.percentile(grades, [2.5, 97.5])
     return float(low), float(high)
 
 
 def _task_means(values: Vector, task: Index) -> Vector:
     _, index = np.unique(task, return_inverse=True)
     sums = np.bincount(index, values)
-    found: Vector = (sums / np.bincount(index))[index]
-    return found
+    means: Vector = (sums / np.bincount(index))[index]
+    return means
 
 
 def _share(part: NDArray[np.bool_], whole: NDArray[np.bool_]) -> float:

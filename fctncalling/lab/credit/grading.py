@@ -1,4 +1,4 @@
-"""Grading of a run: its policy at an update, its estimators, its critic and better ones."""
+"""Grading of a run: its policy at an update, with its estimators and critics."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def grade_run(
     episodes_to: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Return the grades of a run's estimators and critics as JSON data.
+    """Grade a run's estimators and critics; return JSON data.
 
     UngradableRunError names what a run lacks. body_epochs: of a critic with a body of its own.
     settings: group size, standard error, limits of branches; discount and tokens an episode are
@@ -115,7 +115,7 @@ def open_run(
     num_critic_tasks: int,
     settings: RulerSettings,
 ) -> RunToGrade:
-    """Load a run's policy and environments; UngradableRunError where it cannot be graded."""
+    """Load a run's policy and environments; raises UngradableRunError."""
     from fctncalling.algorithms.config.train_config import resolve_device
     from fctncalling.training.load_policy import load_policy
     from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
@@ -141,7 +141,7 @@ def open_run(
         return rollout._engine_running(RolloutRound((), settings.seed, config.temperature, 0))
 
     ids = [candidate.id for candidate in setup.candidates]
-    several = [each.id for each in setup.candidates if each.num_turns > 1]
+    several = [candidate.id for candidate in setup.candidates if candidate.num_turns > 1]
     drawn = random.Random(settings.seed).sample(several or ids, len(several or ids))
     return RunToGrade(
         config,
@@ -166,14 +166,14 @@ def run_settings(folder: Path) -> tuple[TrainConfig, RunConfig]:
 
 
 def checkpoint_of(folder: Path, update: int | None) -> Path:
-    """Return the checkpoint of an update, the last one without.
+    """Return the checkpoint of an update, by default the last one.
 
     UngradableRunError names those there.
     """
     checkpoints = folder / "checkpoints"
-    found = checkpoints / ("last" if update is None else f"update_{update:06d}")
-    if found.is_dir():
-        return found
+    checkpoint = checkpoints / ("last" if update is None else f"update_{update:06d}")
+    if checkpoint.is_dir():
+        return checkpoint
     there = sorted(int(path.name[7:]) for path in checkpoints.glob("update_*"))
     listed = ", ".join(map(str, there)) or "none"
     raise UngradableRunError(
@@ -183,7 +183,7 @@ def checkpoint_of(folder: Path, update: int | None) -> Path:
 
 
 def _single(player: BranchPlayer) -> BranchPlayer:
-    """Return a player of one episode a task: critics lack distinct tasks, not episodes."""
+    """Return a player of one episode per task: critics need distinct tasks."""
     single = replace(player.settings, group_size=1, seed=player.settings.seed + 7)
     return BranchPlayer(player._make_env, player._open_engine, player.template, single)
 
@@ -191,7 +191,7 @@ def _single(player: BranchPlayer) -> BranchPlayer:
 def _table(
     truth: BranchedTruth, values: dict[str, list[Vector]], estimates: dict[str, list[Vector]]
 ) -> dict[str, Any]:
-    """Return the grades of all values and estimators."""
+    """Grade all values and estimators."""
     true_values = concatenate_episodes(truth.values)
     advantages = concatenate_episodes(truth.advantages())
     errors = concatenate_episodes(truth.standard_errors())
@@ -237,7 +237,7 @@ def _table(
 
 
 def _turns(truth: BranchedTruth) -> list[list[int]]:
-    """Return the turn of every action; 0 where an environment has no turns."""
+    """Return the turn of every action; 0 if an environment has no turns."""
     records: list[Any] = [episode.episode for episode in truth.episodes]
     return [
         [step.turn for step in record.steps] if record is not None else [0] * len(at)
@@ -246,14 +246,14 @@ def _turns(truth: BranchedTruth) -> list[list[int]]:
 
 
 def _cosine(truth: Vector, estimate: Vector) -> float:
-    """Return the cosine of centred advantages with the true ones."""
+    """Return the cosine similarity of centred advantages with the true ones."""
     first, second = truth - truth.mean(), estimate - estimate.mean()
     norm = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float(first @ second) / norm if norm > 1e-12 else 0.0
 
 
 def _write_episodes(path: Path, truth: BranchedTruth, others: dict[str, list[Vector]]) -> None:
-    """Write the episodes as a run's log does, each action with its true credit and others'."""
+    """Write the episodes as a run's log, each action with its true and estimated credit."""
     of_actions = {
         "V": truth.values,
         "A": truth.advantages(),
@@ -270,26 +270,26 @@ def _write_episodes(path: Path, truth: BranchedTruth, others: dict[str, list[Vec
 
 
 def _coverage(truth: BranchedTruth, matched: list[Vector]) -> dict[str, Any]:
-    """Return the share of states that another episode visited: all, by action number, by turn."""
+    """Return the share of states that another episode visited: overall, by action, by turn."""
     shares: dict[str, dict[str, list[float]]] = {"by_action": {}, "by_turn": {}}
     for turns, at in zip(_turns(truth), matched, strict=True):
         for number, (turn, share) in enumerate(zip(turns, at, strict=True)):
             shares["by_action"].setdefault(str(number), []).append(float(share))
             shares["by_turn"].setdefault(str(turn), []).append(float(share))
     means = {
-        by: {key: float(np.mean(each[key])) for key in sorted(each, key=int)}
-        for by, each in shares.items()
+        by: {key: float(np.mean(share[key])) for key in sorted(share, key=int)}
+        for by, share in shares.items()
     }
     return {"all": float(concatenate_episodes(matched).mean()), **means}
 
 
 def _about(truth: BranchedTruth, settings: RulerSettings) -> dict[str, Any]:
-    """Return what the truth was made of, and how exact it is."""
+    """Describe the truth: its size and standard errors."""
     errors = truth.standard_errors()
     flat, advantages = concatenate_episodes(errors), concatenate_episodes(truth.advantages())
     longest = max(map(len, errors))
     halves = [truth.advantages(half) for half in truth.halves]
-    hashes = [snapshot.state_hash for each in truth.snapshots for snapshot in each]
+    hashes = [snapshot.state_hash for snapshots in truth.snapshots for snapshot in snapshots]
     return {
         "tasks": len({episode.task_id for episode in truth.episodes}),
         "episodes": len(truth.episodes),

@@ -1,4 +1,4 @@
-"""Branched truth: V, Q and A of the current policy by continuing from exact copies of a state."""
+"""Branched truth: V, Q and A of the current policy, by continuing from copies of a state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fctncalling.envs.episode.content_hash import UnreadableStateError, content_
 
 
 class Snapshot(NamedTuple):
-    """State before an action: what branches start from."""
+    """State before an action, from which branches start."""
 
     task_id: str
     state: Any  # of the environment's get_state
@@ -32,7 +32,7 @@ class Snapshot(NamedTuple):
 
 
 class BranchingEnv:
-    """Environment whose episodes begin at a task's reset or at a stored snapshot.
+    """Environment with episodes that begin at a reset or at a stored snapshot.
 
     Episodes are named by keys: `origins` says for each what it starts from, a task id or a
     Snapshot. `trace` takes, for each key, the snapshots before its actions. A branch is shown the
@@ -52,7 +52,7 @@ class BranchingEnv:
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin the episode of the key `options["task_id"]`."""
+        """Begin the episode with the key `options["task_id"]`."""
         self._key = str((options or {})["task_id"])
         origin = self.origins[self._key]
         self._records = not isinstance(origin, Snapshot)
@@ -67,15 +67,15 @@ class BranchingEnv:
         return observation, info
 
     def step(self, action: str) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Take an action; of an episode that began at a task, the state before it is kept."""
+        """Take an action; store the state before it if the episode began at a task."""
         before = self._now
         assert before is not None
         if self._records:
             self.trace[self._key].append(before)
         observation, reward, terminated, truncated, info = self.env.step(action)
         if self._records and not (terminated or truncated):
-            said = {"role": "assistant", "content": action}
-            history = [*before.info["messages"], said, *info["messages"]]
+            message = {"role": "assistant", "content": action}
+            history = [*before.info["messages"], message, *info["messages"]]
             opening = {
                 name: before.info[name] for name in ("tools", "instructions") if name in before.info
             }
@@ -91,14 +91,14 @@ class BranchingEnv:
         self, task_id: str, observation: Any, info: dict[str, Any], texts: tuple[str, ...]
     ) -> None:
         state = self.env.unwrapped.get_state()
-        known = info.get("state_hash") or tool_state_hash(state, observation, info)
-        known = known or f"unreadable {next(self._unreadable)}"  # a state like no other
+        hash_ = info.get("state_hash") or tool_state_hash(state, observation, info)
+        hash_ = hash_ or f"unreadable {next(self._unreadable)}"  # a state like no other
         info = dict(info, messages=list(info["messages"]))
-        self._now = Snapshot(task_id, state, observation, info, texts, str(known))
+        self._now = Snapshot(task_id, state, observation, info, texts, str(hash_))
 
 
 def tool_state_hash(state: Any, observation: Any, info: Mapping[str, Any]) -> str:
-    """Return a hash for environments that offer none: of `get_state`, turn and observation.
+    """Hash `get_state`, turn and observation, for environments without a state hash.
 
     "" where the state cannot be read.
     """
@@ -113,12 +113,12 @@ Vector = NDArray[np.float64]
 
 
 class UngradableRunError(ValueError):
-    """A run that cannot be graded."""
+    """Error of a run that cannot be graded."""
 
 
 @dataclass(frozen=True)
 class RulerSettings:
-    """Number of graded episodes, and of branches a state."""
+    """Numbers of graded episodes and of branches per state."""
 
     group_size: int = 8
     discount: float = 1.0
@@ -132,7 +132,7 @@ class RulerSettings:
 
 @dataclass
 class BranchedTruth:
-    """Sampled episodes with the true value of every state they passed.
+    """Sampled episodes with the true value of every state on their way.
 
     `values[e][t]` is V of the state before action t of episode e; A(t) = r(t) + discount V(t + 1)
     - V(t), with V = 0 after the end. Actions of one episode share the noise of the state between
@@ -153,7 +153,7 @@ class BranchedTruth:
     discount: float = 1.0
 
     def advantages(self, values: Sequence[Vector] | None = None) -> list[Vector]:
-        """Return the true advantage of every action, or that by other values."""
+        """Return the advantage of every action, by the true or other values."""
         return [
             rewards + self.discount * np.append(at[1:], 0.0) - at
             for rewards, at in zip(self.rewards, values or self.values, strict=True)
@@ -168,19 +168,19 @@ class BranchedTruth:
 
 @dataclass
 class _State:
-    """One distinct history of a group, and the returns of its branches."""
+    """Distinct history of a group, and the returns of its branches."""
 
     snapshot: Snapshot
     returns: list[float] = field(default_factory=list)
 
     @property
     def variance(self) -> float:
-        """Variance of one return, drawn towards PRIOR."""
+        """Variance of one return, shrunk towards PRIOR."""
         count = len(self.returns)
         return (count * float(np.var(self.returns)) + PRIOR) / (count + 1)
 
     def wanted(self, settings: RulerSettings) -> int:
-        """Return how many branches this state still needs."""
+        """Return how many more branches this state needs."""
         if not self.returns:
             return settings.min_branches
         needed = math.ceil(self.variance / (settings.standard_error**2 / 2))
@@ -191,7 +191,7 @@ OpenEngine = Callable[[], AbstractContextManager[Engine]]
 
 
 class BranchPlayer:
-    """Player of tasks and branches with one policy, many side by side."""
+    """Player of tasks and branches with one policy, many concurrently."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class BranchPlayer:
         group_size: int = 1,
         on_episode: Callable[[EpisodeRecord], None] | None = None,
     ) -> tuple[list[EpisodeRecord], dict[str, list[Snapshot]]]:
-        """Play an episode for each key; return them in order, and the snapshots of each."""
+        """Play an episode for each key; return episodes in order, with snapshots."""
         trace: dict[str, list[Snapshot]] = {}
         count = min(self.settings.num_envs, len(origins))
         envs: list[Any] = [BranchingEnv(self._make_env(), origins, trace) for _ in range(count)]
@@ -237,7 +237,7 @@ class BranchPlayer:
 def measure_truth(
     player: BranchPlayer, task_ids: Sequence[str], progress: Callable[[str], None] = lambda _: None
 ) -> BranchedTruth:
-    """Return groups of episodes of the tasks, with the branched truth of their states."""
+    """Sample groups of episodes, and measure the true values of their states by branches."""
     settings = player.settings
     truth = sample_groups(player, task_ids)
     nodes = _distinct_states(truth)
@@ -269,7 +269,7 @@ def measure_truth(
 
 
 def _tell_tenths(total: int, progress: Callable[[str], None]) -> Callable[[EpisodeRecord], None]:
-    """Return a function of each played branch that tells every tenth of a long round."""
+    """Return a callback for played branches that reports every tenth of a long round."""
     step, played = max(total // 10, 100), 0
 
     def tell(_: EpisodeRecord) -> None:
@@ -282,7 +282,7 @@ def _tell_tenths(total: int, progress: Callable[[str], None]) -> Callable[[Episo
 
 
 def sample_groups(player: BranchPlayer, task_ids: Sequence[str]) -> BranchedTruth:
-    """Return a group of episodes for each task, truth yet to be measured."""
+    """Sample a group of episodes for each task, without truth yet."""
     settings = player.settings
     origins = {
         f"{task_id} #{number}": task_id
@@ -290,20 +290,20 @@ def sample_groups(player: BranchPlayer, task_ids: Sequence[str]) -> BranchedTrut
         for number in range(settings.group_size)
     }
     played, trace = player.play(origins, settings.seed, settings.group_size)
-    kept = [
+    records = [
         (replace(episode, task_id=origins[key]), trace[key])
         for key, episode in zip(origins, played, strict=True)
         if not episode.invalid and trace.get(key) and len(trace[key]) == episode.num_steps
     ]
-    if not kept:
+    if not records:
         raise UngradableRunError("no valid episode was played: nothing can be graded")
-    for episode, snapshots in kept:
+    for episode, snapshots in records:
         for step, snapshot in enumerate(snapshots):
             snapshot.info["prompt_ids"] = _tokens_before(episode, step)
     return BranchedTruth(
-        episodes=[episode for episode, _ in kept],
-        snapshots=[snapshots for _, snapshots in kept],
-        rewards=[step_rewards(episode) for episode, _ in kept],
+        episodes=[episode for episode, _ in records],
+        snapshots=[snapshots for _, snapshots in records],
+        rewards=[step_rewards(episode) for episode, _ in records],
         values=[],
         value_variances=[],
         halves=([], []),
@@ -325,11 +325,11 @@ def discounted_return(episode: EpisodeRecord, discount: float) -> float:
 
 def returns_to_go(rewards: Vector, discount: float) -> Vector:
     """Return the discounted reward to go before each action."""
-    later, found = 0.0, np.zeros(len(rewards))
+    later, returns = 0.0, np.zeros(len(rewards))
     for index in range(len(rewards) - 1, -1, -1):
         later = float(rewards[index]) + discount * later
-        found[index] = later
-    return found
+        returns[index] = later
+    return returns
 
 
 _Key = tuple[str, tuple[str, ...]]
@@ -342,7 +342,7 @@ def _keys(truth: BranchedTruth) -> Iterator[tuple[int, int, _Key]]:
 
 
 def _distinct_states(truth: BranchedTruth) -> dict[_Key, _State]:
-    """Return the states that episodes passed, each distinct history once.
+    """Return the states on the episodes' way, each distinct history once.
 
     The policy reads the whole history, so only equal histories have one value by right; equal tool
     states with other histories are what the state-matched estimator assumes to be alike.
@@ -357,11 +357,11 @@ def _fill(truth: BranchedTruth, states: Mapping[_Key, _State]) -> None:
     for snapshots in truth.snapshots:
         own = [states[snapshot.task_id, snapshot.texts] for snapshot in snapshots]
         returns = [np.asarray(state.returns) for state in own]
-        truth.values.append(np.asarray([each.mean() for each in returns]))
+        truth.values.append(np.asarray([state_returns.mean() for state_returns in returns]))
         variances = [state.variance / len(state.returns) for state in own]
         truth.value_variances.append(np.asarray(variances))
         for offset, half in enumerate(truth.halves):
-            half.append(np.asarray([_mean(each[offset::2]) for each in returns]))
+            half.append(np.asarray([_mean(state_returns[offset::2]) for state_returns in returns]))
 
 
 def _mean(values: Vector) -> float:
@@ -369,18 +369,18 @@ def _mean(values: Vector) -> float:
 
 
 def _same_prefix(truth: BranchedTruth, key: _Key, branch: Any) -> bool:
-    """Whether a branch began with the very tokens that the episode had before the action."""
+    """Whether a branch began with the tokens that the episode had before the action."""
     if branch is None:
         return False
-    for number, step, other in _keys(truth):
-        if other == key:
+    for number, step, branch_key in _keys(truth):
+        if branch_key == key:
             own = list(branch.ids[: branch.acted.index(True)])
             return _tokens_before(truth.episodes[number], step) == own
     return False
 
 
 def _tokens_before(episode: EpisodeRecord, step: int) -> list[int]:
-    """Return what the policy had read and written before an action."""
+    """Return the tokens that the policy had read and written before an action."""
     apart = len(episode.rows) > 1  # one row an action
     row = episode.rows[step if apart else 0]
     return list(row.ids[: action_starts(row)[0 if apart else step]])

@@ -1,1 +1,1 @@
-"""The makers of the embedded tasks: our own wording, BFCL's format, closed vocabularies."""
+"""Makers of the embedded tasks and models: BFCL's format, closed vocabularies."""

@@ -1,4 +1,4 @@
-"""Questioning tasks: one request, in half of which a value is missing or one of two.
+"""Clarify tasks: one request; half of the requests lack a value or give two.
 
 The user (`fctncalling.envs.users`) tells the value when it is asked for. Run as `python -m
 fctncalling.lab.embedded.clarify_tasks` it writes the committed files again, byte for byte.
@@ -31,7 +31,7 @@ OR = " or "
 
 
 def clarify_entries(split: str, num_tasks: int, *, seed: int = 0, first_id: int = 0) -> list[Entry]:
-    """Return distinct entries of a split ("clarify_train" or "clarify_held_out"), truth inside.
+    """Return distinct entries of a split ("clarify_train" or "clarify_held_out"), with truth.
 
     No call of one split stands in the other.
     """
@@ -53,7 +53,7 @@ def clarify_entries(split: str, num_tasks: int, *, seed: int = 0, first_id: int 
 
 
 def clarify_entry(draw: VocabularyDraw, category: str) -> Entry:
-    """Return an entry without id: its request leaves no value open, or one."""
+    """Draw an entry without id; its request leaves at most one value open."""
     name = draw.rng.choice(sorted(wording()["functions"]))
     text, call = draw_request(draw, name, opens=True)
     missing: list[str] = []
@@ -70,18 +70,18 @@ def clarify_entry(draw: VocabularyDraw, category: str) -> Entry:
 
 
 def _incomplete(draw: VocabularyDraw, name: str, values: Mapping[str, Any], missing: str) -> str:
-    """Return a request that does not speak of a value."""
+    """Return a request that omits a value."""
     return draw.phrase(_incomplete_phrases()[name][missing], values)
 
 
 def _ambiguous(draw: VocabularyDraw, name: str, values: Mapping[str, Any], missing: str) -> str:
-    """Return a request that names two values where one is meant."""
+    """Return a request that gives two values where one is needed."""
     function = wording()["functions"][name]
     kind = function["parameters"][missing][1]
-    other = draw.word(kind)
-    if other == values[missing]:
+    alternative = draw.word(kind)
+    if alternative == values[missing]:
         raise RejectedDraw(missing)
-    both = [str(values[missing]), str(other)]
+    both = [str(values[missing]), str(alternative)]
     draw.rng.shuffle(both)
     return draw.phrase(function["phrases"], {**values, missing: OR.join(both)})
 

@@ -1,4 +1,4 @@
-"""The biased demonstrator whose episodes the embedded model is warm-started on.
+"""Biased demonstrator: its episodes are the warm start of the embedded model.
 
 It knows the ground truth and mostly copies it, but it has three habits that reinforcement learning
 has to mend:
@@ -42,13 +42,13 @@ NEEDLESS_CALL_RATE = 0.2
 
 
 class Demonstrator:
-    """A scripted policy.
+    """Scripted policy with bad habits.
 
     `demonstrator(task_id, turn, step_in_turn, info)` returns the text of the next action.
     """
 
     def __init__(self, tasks: Sequence[Task], *, seed: int, biased: bool = True) -> None:
-        """Create a demonstrator of these tasks; `biased=False` is the oracle."""
+        """Create a demonstrator of these tasks; `biased=False` makes it the oracle."""
         self.tasks = {task.id: task for task in tasks}
         self.rng = random.Random(seed)
         self.biased = biased
@@ -79,7 +79,7 @@ class Demonstrator:
         ]
 
     def reply_without_calls(self, task: Task, turn: int) -> str:
-        """Return the reply to a request without a call, or the needless call of the third habit."""
+        """Reply to a request that needs no call; the third habit calls anyway."""
         replies = wording()["replies"]
         if turn + 1 in task.missed_functions:
             (function,) = task.missed_functions[turn + 1]
@@ -94,24 +94,24 @@ class Demonstrator:
         return f"[{render(doc.name, arguments)}]"
 
     def with_favourite_words(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments with favourite words in places, those inside a dictionary too."""
-        found = {}
+        """Replace arguments by favourite words, also inside dictionaries."""
+        replaced = {}
         for key, value in arguments.items():
             favourite = FAVOURITES.get(key)
             if isinstance(value, dict):
                 value = self.with_favourite_words(value)
             elif favourite is not None and type(value) is type(favourite):
                 value = favourite if self.slips(FAVOURITE_RATE) else value
-            found[key] = value
-        return found
+            replaced[key] = value
+        return replaced
 
     def slips(self, rate: float) -> bool:
-        """Return whether a habit shows this time."""
+        """Draw whether a habit occurs."""
         return self.biased and self.rng.random() < rate
 
 
 def parse_truth_call(text: str) -> tuple[str, dict[str, Any]]:
-    """Return (name, arguments) of a ground-truth call string with keyword arguments."""
+    """Parse a ground-truth call string to (name, keyword arguments)."""
     call = parse_expression(text)
     assert isinstance(call, ast.Call)
     return ast.unparse(call.func), {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
@@ -124,7 +124,7 @@ def training_tasks(
     shares: Mapping[str, int] = SHARES,
     length: TaskLength = EMBEDDED_LENGTH,
 ) -> list[Task]:
-    """Return fresh tasks of the training split, read by the same loader as any user's file."""
+    """Load fresh tasks of the training split, as a user's file is loaded."""
     made = make_tasks("train", num_tasks, seed=seed, shares=shares, length=length)
     return load_entries(
         {**entry, **({} if truth is None else {"ground_truth": truth})} for entry, truth in made
@@ -138,7 +138,7 @@ def demonstrations(
     *,
     max_episode_tokens: int = MAX_POSITIONS,
 ) -> list[EpisodeRecord]:
-    """Return a demonstrator's episodes, played by the ordinary rollout."""
+    """Play a demonstrator's episodes with the ordinary rollout."""
     return play_demonstrations(
         lambda: FunctionCallingEnv(tasks=tasks),
         demonstrator,

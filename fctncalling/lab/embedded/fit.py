@@ -1,4 +1,4 @@
-"""Supervised fitting of a bare language model, as the embedded models are made."""
+"""Supervised fitting of a language model, for the makers of embedded models."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _learn(
 
 
 def _prefix_sharing(model: nn.Module) -> PrefixSharing | None:
-    """Return how passes of a model share prefixes; None where they cannot."""
+    """Return how a model's passes share prefixes; None if they cannot."""
     language_model: Any = model
     if not (hasattr(model, "get_decoder") and hasattr(model, "get_output_embeddings")):
         return None

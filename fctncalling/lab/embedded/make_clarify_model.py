@@ -36,7 +36,7 @@ MAX_EPISODE_TOKENS = 512
 
 
 class ClarifyDemonstrator:
-    """A scripted policy: `demonstrator(task_id, turn, step, info)` returns its next message.
+    """Scripted policy: `demonstrator(task_id, turn, step, info)` returns its next message.
 
     A careful one asks for what is missing, then calls. A careless one guesses instead in most of
     these tasks. Neither asks for what was said: a policy that learned to would ask for the wrong
@@ -66,15 +66,15 @@ class ClarifyDemonstrator:
 
 
 def _guess(task: Task, function: str, parameter: str) -> Any:
-    """Return the value said first, else the first word of the vocabulary.
+    """Return the first value mentioned, else the first word of the vocabulary.
 
     Always the same one, for guesses at random would unlearn copying.
     """
     kind = wording()["functions"][function]["parameters"][parameter][1]
     text = split_words(task.question[0][0]["content"])
     words = wording()["words"][kind]
-    said = [word for word in words if str(word) in text]
-    return min(said, key=lambda word: text.index(str(word)), default=words[0])
+    mentioned = [word for word in words if str(word) in text]
+    return min(mentioned, key=lambda word: text.index(str(word)), default=words[0])
 
 
 def build(
@@ -86,7 +86,7 @@ def build(
     settling_steps: int,
     careless_steps: int,
 ) -> tuple[LlamaForCausalLM, Any]:
-    """Return model and tokenizer."""
+    """Build model and tokenizer."""
     import torch
     from transformers import LlamaForCausalLM
 
@@ -109,7 +109,7 @@ def build(
 
 
 def training_tasks(num_tasks: int, *, seed: int) -> list[Task]:
-    """Return fresh tasks of the training split, read by the same loader as any user's file."""
+    """Load fresh tasks of the training split, as a user's file is loaded."""
     entries = clarify_entries("clarify_train", num_tasks, seed=seed)
     random.Random(seed).shuffle(entries)
     return load_entries(entries)

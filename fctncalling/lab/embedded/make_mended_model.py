@@ -40,7 +40,7 @@ MAX_EPISODE_TOKENS = 640
 
 
 class MendedDemonstrator:
-    """A scripted policy: `demonstrator(task_id, turn, step, info)` returns its next message.
+    """Scripted policy: `demonstrator(task_id, turn, step, info)` returns its next message.
 
     It files one by one, mends what it sees and ends the turn. A careful one wraps every other file;
     each slip of a careless one depends on seed, task, turn and step alone. One object plays many
@@ -89,22 +89,22 @@ class MendedDemonstrator:
 
 
 def _calls_that_mend(name: str, folder: str) -> list[str]:
-    """Return the calls that bring a file where the user wants it."""
+    """Return the calls that correct a file's place."""
     send = render("send", {"file_name": name, "destination": folder})
     return [render("recall", {"file_name": name}), send]
 
 
 def _other_folder(task: Task, arguments: Mapping[str, Any]) -> str:
-    """Return the folder of files with the other ending; the same where the task has but one."""
+    """Return the folder of files with the other ending, or the task's only folder."""
     every = [parse_truth_call(text)[1] for turn in task.ground_truth or () for text in turn]
-    others = {each["destination"] for each in every} - {arguments["destination"]}
+    others = {call["destination"] for call in every} - {arguments["destination"]}
     return str(min(others, default=arguments["destination"]))
 
 
 def demonstrations(
     tasks: Sequence[Task], script: MendedDemonstrator, template: ChatTemplate
 ) -> list[EpisodeRecord]:
-    """Return a demonstrator's episodes, played by the ordinary rollout."""
+    """Play a demonstrator's episodes with the ordinary rollout."""
     return play_demonstrations(
         lambda: MendedEnv(tasks),
         script,
@@ -129,7 +129,7 @@ def build(
     settling_steps: int,
     careless_steps: int,
 ) -> tuple[LlamaForCausalLM, Any]:
-    """Return model and tokenizer."""
+    """Build model and tokenizer."""
     import torch
     from transformers import LlamaForCausalLM
 

@@ -47,7 +47,7 @@ VOCABULARY_SIZE = 1800  # enough for every word of the tasks to be one token
 
 
 class OfferedFunctionsLesson(NamedTuple):
-    """Tasks that teach to see which functions are offered, and how they are learned."""
+    """Tasks that teach which functions are offered, and how they are learned."""
 
     length: TaskLength
     shares: Mapping[str, int]
@@ -79,7 +79,7 @@ OFFERS_SEED = 7  # of the tasks of these lessons and of the demonstrator's habit
 def build(
     *, tokenizer: Path | None, seed: int, num_tasks: int, careful_steps: int, careless_steps: int
 ) -> tuple[LlamaForCausalLM, Any]:
-    """Return model and tokenizer."""
+    """Build model and tokenizer."""
     tasks = training_tasks(num_tasks, seed=seed)
     words = new_tokenizer(tasks, seed) if tokenizer is None else loaded_tokenizer(tokenizer)
     model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
@@ -94,7 +94,7 @@ def build(
 
 
 def learn_offered_functions(model: LlamaForCausalLM, template: ChatTemplate) -> None:
-    """Teach to see which functions are offered, last with the bad habits again."""
+    """Teach which functions are offered; the bad habits come last again."""
     for lesson in OFFERS:
         count = lesson.num_steps * lesson.batch_size * 100 // sum(lesson.shares.values())
         tasks = training_tasks(count, seed=OFFERS_SEED, shares=lesson.shares, length=lesson.length)
@@ -104,7 +104,7 @@ def learn_offered_functions(model: LlamaForCausalLM, template: ChatTemplate) -> 
 
 
 def new_tokenizer(tasks: list[Task], seed: int) -> Any:
-    """Return a tokenizer trained on the texts of evenly spaced episodes, at most 12,000."""
+    """Train a tokenizer on the texts of evenly spaced episodes, at most 12,000."""
     from fctncalling.lab.embedded.tokenizer import train_tokenizer
 
     careful = Demonstrator(tasks, seed=seed, biased=False)

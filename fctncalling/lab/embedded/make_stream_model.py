@@ -52,7 +52,7 @@ Calls = list[tuple[str, dict[str, Any]]]
 
 
 class StreamDemonstrator:
-    """A scripted policy: `demonstrator(task_id, turn, step, info)` returns its next message.
+    """Scripted policy: `demonstrator(task_id, turn, step, info)` returns its next message.
 
     It makes the turn's calls one by one, then ends the turn. `careful` is the oracle. Each slip
     depends on seed, task, turn and step alone.
@@ -78,7 +78,7 @@ class StreamDemonstrator:
         return f"[{render(name, arguments)}]"
 
     def _write_first(self, calls: Calls, draw: random.Random) -> None:
-        """Write into a file before it is saved as it was: the habit."""
+        """Write into a file before it is saved unchanged: the habit."""
         for place in range(len(calls) - 1):
             (name, save), (then, write) = calls[place : place + 2]
             saves = name == "cp" and then == "echo" and save["source"] == write["file_name"]
@@ -89,7 +89,7 @@ class StreamDemonstrator:
 def _slipped(
     task: Task, name: str, arguments: Mapping[str, Any], draw: random.Random
 ) -> tuple[str, dict[str, Any]]:
-    """Return a call, sometimes with the other verb or the other folder."""
+    """Return a call, sometimes with the wrong verb or folder."""
     if draw.random() < SLIP_RATE:
         name = "cp" if name == "mv" else "mv"
     destination = arguments["destination"]
@@ -113,7 +113,7 @@ def build(
     settling_steps: int,
     careless_steps: int,
 ) -> tuple[LlamaForCausalLM, Any]:
-    """Return model and tokenizer."""
+    """Build model and tokenizer."""
     tasks = training_tasks(num_tasks, seed=seed, errands=LESSON)
     words = new_tokenizer(tasks) if tokenizer is None else loaded_tokenizer(tokenizer)
     model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
@@ -138,12 +138,12 @@ def learn_slips(
 
 
 def training_tasks(num_tasks: int, *, seed: int, errands: ErrandPool) -> list[Task]:
-    """Return fresh tasks of the training split, read by the same loader as any user's file."""
+    """Load fresh tasks of the training split, as a user's file is loaded."""
     return load_entries(stream_entries("train", num_tasks, seed=seed, errands=errands))
 
 
 def new_tokenizer(tasks: Sequence[Task]) -> Any:
-    """Return a tokenizer trained on the texts of careful episodes."""
+    """Train a tokenizer on the texts of careful episodes."""
     from fctncalling.lab.embedded.tokenizer import train_tokenizer
 
     chosen = tasks[:600]

@@ -64,7 +64,7 @@ def make_tasks(
 def draw_task(
     draw: VocabularyDraw, category: str, length: TaskLength
 ) -> tuple[Entry, list[Any] | None]:
-    """Return one task of a category, drawn until it fits the split."""
+    """Draw a task of a category until it fits the split."""
     while True:
         try:
             if category.startswith("multi_turn"):
@@ -75,7 +75,7 @@ def draw_task(
 
 
 def write_split(split: str, folder: Path, *, seed: int) -> Counter[str]:
-    """Write a split as BFCL's pair of JSON Lines files; return how many tasks each category has."""
+    """Write a split as BFCL's pair of JSON Lines files; return the task counts by category."""
     num_tasks, first_id = SPLITS[split]
     (folder / "possible_answer").mkdir(parents=True, exist_ok=True)
     counts: Counter[str] = Counter()
@@ -96,13 +96,13 @@ def write_entry_splits(
     entries: Callable[..., list[Entry]],
     argv: list[str] | None = None,
 ) -> None:
-    """Write splits of other embedded tasks, truth inside: name -> number of tasks, first number."""
+    """Write splits of other embedded tasks, with truth: name -> (count, first number)."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--output_dir", type=Path, default=EMBEDDED, help="folder to write to")
     folder = parser.parse_args(argv).output_dir
     for split, (num_tasks, first_id) in splits.items():
         made = entries(split, num_tasks, first_id=first_id)
-        lines = [json.dumps(each, separators=(",", ":")) for each in made]
+        lines = [json.dumps(entry, separators=(",", ":")) for entry in made]
         (folder / f"{split}.json").write_text("\n".join(lines) + "\n")
         print(f"{split}: {len(lines)} tasks in {folder / split}.json")
 

@@ -50,7 +50,7 @@ _HABITS = {
 
 
 class TeamDemonstrator:
-    """Demonstrator of every role of the parcel tasks: `(task id, turn, step, info) -> text`.
+    """Demonstrator of all roles of parcel tasks: `(task id, turn, step, info) -> text`.
 
     `hasty`: of half of the people, and of half of the things, the share at which it says the usual
     city, or box, without a look at what it knows.
@@ -109,7 +109,7 @@ def build(
     hasty_steps: int,
     hasty: float,
 ) -> tuple[LlamaForCausalLM, Any]:
-    """Return model and tokenizer."""
+    """Build model and tokenizer."""
     tasks = parcel_tasks("train", num_tasks, seed=seed, table_size=TABLE_SIZE)
     words = new_tokenizer(tasks) if tokenizer is None else loaded_tokenizer(tokenizer)
     model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
@@ -124,7 +124,7 @@ def build(
 def demonstrations(
     template: ChatTemplate, tasks: Sequence[Task], script: TeamDemonstrator
 ) -> list[EpisodeRecord]:
-    """Return a demonstrator's episodes with the ids and masks that learning will see.
+    """Play a demonstrator's episodes, with the ids and masks of training.
 
     Some of them as a team and some alone.
     """
@@ -144,7 +144,7 @@ def demonstrations(
 
 
 def new_tokenizer(tasks: Sequence[Task]) -> Any:
-    """Return a tokenizer trained on the texts of a careful demonstrator's episodes."""
+    """Train a tokenizer on the texts of a careful demonstrator's episodes."""
     from fctncalling.lab.embedded.tokenizer import train_tokenizer
 
     chosen = tasks[:400]

@@ -96,13 +96,13 @@ class TextDemonstrator:
 
 
 def _spoilt(task: QuestionTask, fails: bool) -> str:
-    """Return a task's program that is wrong: its first operator changed, or broken."""
+    """Return a wrong version of a task's program: first operator changed, or broken."""
     code = str(task.extra["code"])
     operator = _OPERATOR.search(code)
     if fails or operator is None:
         return code.replace("(", "((", 1) if operator is None or "print" in code else f"{code} +"
-    other = {"+": "-", "-": "+", "*": "+", "**": "*"}[operator[1]]
-    return f"{code[: operator.start()]} {other} {code[operator.end() :]}"
+    replacement = {"+": "-", "-": "+", "*": "+", "**": "*"}[operator[1]]
+    return f"{code[: operator.start()]} {replacement} {code[operator.end() :]}"
 
 
 MAX_EPISODE_TOKENS = 512
@@ -142,7 +142,7 @@ def build(
     careless: float,
     stubborn: float,
 ) -> tuple[LlamaForCausalLM, Any]:
-    """Return model and tokenizer."""
+    """Build model and tokenizer."""
     school = DemonstrationGenerator(job, seed, num_tasks)
     lesson = school.lesson
     words = school.tokenizer() if tokenizer is None else loaded_tokenizer(tokenizer)
@@ -180,7 +180,7 @@ class DemonstrationGenerator:
         stubborn: float = 0.0,
         share: float = 1.0,
     ) -> list[EpisodeRecord]:
-        """Return a demonstrator's episodes of a share of the tasks."""
+        """Play a demonstrator's episodes on a share of the tasks."""
         return play_demonstrations(
             lambda: self._env(tasks),
             self._script(tasks, careless, stubborn),
@@ -201,7 +201,7 @@ class DemonstrationGenerator:
 
 
 def train_number_tokenizer(texts: Iterator[str], vocabulary_size: int) -> Any:
-    """Return a tokenizer of the texts' words, with numbers up to 99 and pairs of digits."""
+    """Train a tokenizer with numbers up to 99 and pairs of digits."""
     from fctncalling.lab.embedded.tokenizer import train_tokenizer
 
     def training_texts() -> Iterator[str]:
@@ -224,7 +224,7 @@ def episode_text(
 
 
 class _TextRecordingPlayer:
-    """A demonstrator as the player of one episode; keeps every text a model would read or write."""
+    """Demonstrator as a player that records every text a model would read or write."""
 
     def __init__(self, task_id: str, script: TextDemonstrator) -> None:
         self.texts: list[str] = []

@@ -1,4 +1,4 @@
-"""Mended tasks: files are sent through an office where chance has a say and mistakes can be undone.
+"""Mended tasks: an office sends files with some luck, and mistakes can be undone.
 
 The ending of a file says where it goes, by a rule that is said once. An unwrapped file may be torn
 on its way; wrapping it costs a step. What was sent wrong can be recalled and what was torn
@@ -48,7 +48,7 @@ class PostOffice:
         self._chance: np.random.Generator | None = None
 
     def _hashed_state(self) -> list[Any]:
-        """Return what decides the results to come, but for chance."""
+        """Return all state that decides later results, except chance."""
         return [self.sent, sorted(self._wrapped), sorted(self._torn), self._coins]
 
     def wrap(self, file_name: str) -> str:
@@ -110,7 +110,7 @@ class PostOffice:
 
 
 class MendedEnv(FunctionCallingEnv):
-    """Environment of mended tasks; all chance comes from `np_random`, drawn once a reset."""
+    """Environment of mended tasks; chance comes from `np_random`, drawn once per reset."""
 
     def __init__(self, tasks: Sequence[Task], **rest: Any) -> None:
         tools = {"PostOffice": PostOffice}
@@ -121,13 +121,13 @@ class MendedEnv(FunctionCallingEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Reset as FunctionCallingEnv does; the episode's chance is seeded by `np_random`."""
-        found = super().reset(seed=seed, options=options)
+        """Reset as FunctionCallingEnv does, and seed the episode's chance from `np_random`."""
+        start = super().reset(seed=seed, options=options)
         self.reseed(int(self.np_random.integers(2**63)))
-        return found
+        return start
 
     def reseed(self, seed: int) -> None:
-        """Seed the chance that is still to come."""
+        """Reseed the chance to come."""
         self._office()["_chance"] = np.random.default_rng(seed)
 
     def _office(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class MendedEnv(FunctionCallingEnv):
         return session.live_state()["PostOffice"]
 
     def _answer(self, conversation: list[Message], about: Mapping[str, Any]) -> str | None:
-        """Answer a message without calls: name something amiss, or let the turn end."""
+        """Answer a message without calls: report a mistake, or end the turn."""
         office = self._office()
         for text in about["task"].ground_truth[about["turn"]]:
             wanted = parse_truth_call(text)[1]
@@ -148,7 +148,7 @@ class MendedEnv(FunctionCallingEnv):
 
 
 def pay(step: StepRecord, verdict: Verdict | None) -> float:
-    """Return the reward of a step: 1 for a valid end, less PRICE for each coin that it spent."""
+    """Return a step's reward: 1 for a valid end, less PRICE for each coin spent."""
     spent = sum(
         call.startswith(("recall(", "reprint(")) and result == "done"
         for call, result in zip(step.executed, step.results, strict=True)
@@ -157,7 +157,7 @@ def pay(step: StepRecord, verdict: Verdict | None) -> float:
 
 
 def mended_entry(draw: VocabularyDraw) -> Entry | None:
-    """Return an entry without id, truth inside; None where its words are of the other split."""
+    """Draw an entry without id, with truth; None if its words belong to the other split."""
     folders: dict[str, str] = dict(zip(("csv", "txt"), draw.words("folder", 2), strict=True))
     first, second = draw.rng.sample(sorted(folders), 2)
     slots = {"first": first, "second": second}

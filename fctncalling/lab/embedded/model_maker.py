@@ -1,4 +1,4 @@
-"""Skeleton of the makers of embedded models: command line, demonstrations, lessons, files."""
+"""Skeleton of embedded models' makers: command line, demonstrations, lessons, files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NEW_TOKENIZER = (
 
 
 class ModelMaker(NamedTuple):
-    """A maker of one embedded model: `python -m MODULE` writes what `build(**options)` returns."""
+    """Maker of an embedded model: `python -m MODULE` writes what `build(**options)` returns."""
 
     module: str
     description: str | None
@@ -55,8 +55,8 @@ class ModelMaker(NamedTuple):
         )
         for name, (default, sentence) in self.options.items():
             kind = Path if default is None else type(default)
-            told = sentence if default is None else f"{sentence} (default {default})"
-            parser.add_argument(f"--{name}", type=kind, default=default, help=told)
+            note = sentence if default is None else f"{sentence} (default {default})"
+            parser.add_argument(f"--{name}", type=kind, default=default, help=note)
         options = vars(parser.parse_args(argv))
         folder = options.pop("output_dir")
         model, words = self.build(**options)
@@ -67,7 +67,7 @@ class ModelMaker(NamedTuple):
 def make_model(
     words: Any, *, seed: int, shape: Mapping[str, Any]
 ) -> tuple[LlamaForCausalLM, ChatTemplate]:
-    """Return a randomly initialised model for a tokenizer, and its template."""
+    """Build a randomly initialised model for a tokenizer, and its template."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -102,7 +102,7 @@ def loaded_tokenizer(folder: Path) -> Any:
 def load_entries(
     entries: Iterable[Mapping[str, Any]], self_documented: Collection[str] = ()
 ) -> list[Task]:
-    """Return the tasks of entries, read by the same loader as any user's file.
+    """Load entries as tasks, as a user's file is loaded.
 
     self_documented: classes of which environments make the docs.
     """
@@ -121,7 +121,7 @@ def play_demonstrations(
     *,
     max_episode_tokens: int,
 ) -> list[EpisodeRecord]:
-    """Return a demonstrator's episodes, with the ids and masks that learning will see.
+    """Play a demonstrator's episodes, with the ids and masks of training.
 
     They are played by the ordinary rollout.
     """
@@ -158,7 +158,7 @@ def demonstration_texts(
 
 
 def signatures_text(tools: Sequence[Any]) -> str:
-    """Return the functions offered as the chat template shows them."""
+    """Return the offered functions as the chat template renders them."""
     functions = [tool["function"] for tool in tools]
     return " ".join(
         f"{function['name']}({','.join(function['parameters']['properties'])})"
@@ -209,8 +209,8 @@ def write_model(
     files = [path for path in sorted(folder.iterdir()) if path.name != "SHA256.json"]
     hashes = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     size = sum(path.stat().st_size for path in files)
-    told = {key: _told(folder if value is None else value) for key, value in recipe.items()}
-    command = f"python -m {module} " + " ".join(f"--{key} {value}" for key, value in told.items())
+    arguments = {key: _told(folder if value is None else value) for key, value in recipe.items()}
+    command = " ".join([f"python -m {module}", *(f"--{k} {v}" for k, v in arguments.items())])
     text = json.dumps({"command": command, "sha256": hashes}, indent=1)
     (folder / "SHA256.json").write_text(f"{text}\n")
     print(f"{folder}: {size:,} bytes; rebuild with: {command}")

@@ -1,4 +1,4 @@
-"""Multi-turn tasks: requests of one scene, some waiting for a function or a parameter."""
+"""Multi-turn tasks: requests in one scene; some wait for a function or a parameter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MISSING_SLOT = {
 
 @dataclass(frozen=True)
 class TaskLength:
-    """Length of multi-turn tasks; the default is that of the embedded tasks."""
+    """Length of multi-turn tasks; the default is the embedded tasks'."""
 
     num_offered: tuple[int, int] = (4, 6)  # functions at first, the held-out one not counted
     num_turns: tuple[int, ...] = (2, 2, 3)  # before a request is put off, which adds one
@@ -39,7 +39,7 @@ EMBEDDED_LENGTH = TaskLength()
 
 @dataclass
 class Turn:
-    """One user message and the calls that answer it.
+    """User message and the calls that answer it.
 
     `text` None is BFCL's empty message of a held-out function.
     """
@@ -52,7 +52,7 @@ class Turn:
 def multi_turn_task(
     draw: VocabularyDraw, category: str, length: TaskLength = EMBEDDED_LENGTH
 ) -> tuple[Entry, list[list[str]]]:
-    """Return (entry without id, ground truth) of one multi-turn task of a BFCL category."""
+    """Draw a multi-turn task of a BFCL category: (entry without id, ground truth)."""
     scene = draw.rng.choice(SCENES)(draw)
     config = scene.initial_config()
     turns = [
@@ -86,7 +86,7 @@ def multi_turn_task(
 
 
 def next_turn(scene: Scene, draw: VocabularyDraw, *, first: bool, two: bool = True) -> Turn:
-    """Return the next turn: one request, or sometimes two in one message if `two` allows it."""
+    """Draw the next turn: one request, or two in one message if `two` allows it."""
     requests = [next_request(scene, draw, prefer_history=not first)]
     if two and draw.chance(0.25):
         requests.append(next_request(scene, draw, prefer_history=False))
@@ -102,7 +102,7 @@ def next_turn(scene: Scene, draw: VocabularyDraw, *, first: bool, two: bool = Tr
 
 
 def next_request(scene: Scene, draw: VocabularyDraw, *, prefer_history: bool) -> UserRequest:
-    """Return a request that the scene allows now.
+    """Draw a request that the scene allows now.
 
     With `prefer_history` mostly one that refers to earlier turns.
     """
@@ -114,7 +114,7 @@ def next_request(scene: Scene, draw: VocabularyDraw, *, prefer_history: bool) ->
 
 
 def withhold_parameter(turns: list[Turn], draw: VocabularyDraw) -> None:
-    """Split a turn in two: a request that lacks a parameter, and the answer that names it."""
+    """Split a turn into a request that lacks a parameter, and the user's answer."""
     candidates = [
         i
         for i, turn in enumerate(turns)
@@ -132,7 +132,7 @@ def withhold_parameter(turns: list[Turn], draw: VocabularyDraw) -> None:
 
 
 def withhold_function(turns: list[Turn], draw: VocabularyDraw) -> dict[str, list[str]]:
-    """Put off one turn's calls until its function is offered, one (empty) turn later.
+    """Delay a turn's calls until its function is offered, in an empty turn later.
 
     Return BFCL's missed_function.
     """
@@ -149,7 +149,7 @@ def withhold_function(turns: list[Turn], draw: VocabularyDraw) -> dict[str, list
 
 
 def require_calls_of_split(turns: list[Turn], draw: VocabularyDraw) -> None:
-    """Raise RejectedDraw unless a task's calls belong to its split.
+    """Raise RejectedDraw unless all calls of a task belong to its split.
 
     A held-out task has a reserved call of its own.
     """
@@ -168,7 +168,7 @@ def draw_offered_functions(
     *,
     num_held_out: int,
 ) -> list[str]:
-    """Return the names of the offered functions, needed ones and distractors, in random order."""
+    """Draw the offered functions, needed ones and distractors, in random order."""
     needed = sorted({request.call[0] for turn in turns for request in turn.requests})
     distractors = [name for name in scene.distractor_functions if name not in needed]
     num_offered = draw.rng.randint(*number) + num_held_out  # so that their number betrays nothing

@@ -1,4 +1,4 @@
-"""Scenes of the multi-turn tasks: a stateful class, its next requests, and the calls they need."""
+"""Scenes of multi-turn tasks: a stateful class, possible requests, and their calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILE_COMMANDS = {
 
 @dataclass(frozen=True)
 class UserRequest:
-    """One thing a user asks: the kind of phrase, the words that fill it, the call that does it."""
+    """Request of a user: kind of phrase, words for its slots, and the call."""
 
     kind: str
     slots: dict[str, Any]
@@ -62,7 +62,7 @@ class Scene(ABC):
 
 @dataclass
 class FileScene(Scene):
-    """A small folder tree.
+    """Small folder tree.
 
     'it' is the file last named, 'there' the folder last named, 'first' the listing's first.
     """
@@ -109,7 +109,7 @@ class FileScene(Scene):
         return kinds
 
     def draw_request(self, kind: str) -> UserRequest:
-        """Return the request; a pronoun's referent follows from earlier requests."""
+        """Draw a request; a pronoun refers to earlier requests."""
         verb, _, reference = kind.partition("_")
         if kind in ("make_folder", "new_file"):
             return self._create(kind)
@@ -135,7 +135,7 @@ class FileScene(Scene):
         return UserRequest(kind, {"file": name}, ("touch", {"file_name": name}))
 
     def _fresh(self, kind: str) -> str:
-        """Return a word of the vocabulary that no entry of the tree ever had."""
+        """Draw a word that no entry of the tree ever had."""
         name = str(self.draw.word(kind))
         if name in self.names:
             raise RejectedDraw(kind)
@@ -143,7 +143,7 @@ class FileScene(Scene):
         return name
 
     def _enter(self, kind: str, reference: str) -> UserRequest:
-        """Go into a folder; nothing else of the tree is in reach from there, so the scene ends."""
+        """Enter a folder; this ends the scene, as no other folder is in reach."""
         folder = self.last_folder if reference else self.draw.rng.choice(self.folders)
         self.files = {}
         self.folders = []
@@ -154,7 +154,7 @@ class FileScene(Scene):
         return UserRequest(kind, slots, ("cd", {"folder": folder}), bool(reference))
 
     def _on_file(self, kind: str, verb: str, reference: str) -> UserRequest:
-        """Do something to a file that is named, meant by 'it', or the first of the listing."""
+        """Draw a request about a file: named, 'it', or the first of the listing."""
         seen: dict[str, Any] = {}
 
         def arguments() -> dict[str, Any]:
@@ -194,7 +194,7 @@ OPPOSITE = {"on": "off", "off": "on", "engage": "release", "release": "engage"}
 
 @dataclass
 class TicketScene(Scene):
-    """A ticket desk with somebody logged in; 'it' is the ticket last created or shown."""
+    """Ticket desk with a user logged in; 'it' is the ticket last created or displayed."""
 
     class_name: str = "TicketAPI"
     distractor_functions: tuple[str, ...] = (
@@ -205,7 +205,7 @@ class TicketScene(Scene):
     state: str = "Open"
 
     def __post_init__(self) -> None:
-        """Draw who is logged in, the open ticket that stands there and the number of the next."""
+        """Draw the user, the open ticket and the next number."""
         self.user = self.draw.word("user")
         old_ticket, next_ticket = sorted(self.draw.words("ticket", 2))
         self.old_ticket = old_ticket
@@ -241,7 +241,7 @@ class TicketScene(Scene):
         return kinds
 
     def draw_request(self, kind: str) -> UserRequest:
-        """Return the request about a new ticket, the one that stands there, or 'it'."""
+        """Draw a request about a new ticket, the open one, or 'it'."""
         if kind == "my_tickets":
             return UserRequest(kind, {}, ("get_user_tickets", {}))
         if kind == "get_ticket":
@@ -259,7 +259,7 @@ class TicketScene(Scene):
         return self._about_it(kind)
 
     def _about_it(self, kind: str) -> UserRequest:
-        """Return a request about the ticket meant by 'it', whose number an earlier turn named."""
+        """Return a request about 'it', the ticket that an earlier turn named."""
         slots = {word: self.draw.word(word) for word in ("fix", "priority")}
         number = {"ticket_id": self.ticket}
         if kind == "show_it":
@@ -281,7 +281,7 @@ class TicketScene(Scene):
 
 @dataclass
 class VehicleScene(Scene):
-    """A parked car: 'that' is the last switch or climate, 'the same amount' the last filling."""
+    """Parked car; 'that' is the last switch or climate, 'the same amount' the last filling."""
 
     class_name: str = "VehicleControlAPI"
     distractor_functions: tuple[str, ...] = (
@@ -311,7 +311,7 @@ class VehicleScene(Scene):
         return kinds
 
     def draw_request(self, kind: str) -> UserRequest:
-        """Return the request; it becomes the referent of 'that'."""
+        """Draw a request, which becomes the referent of 'that'."""
         if kind == "undo":
             self.last = self._undo()
         else:
@@ -319,7 +319,7 @@ class VehicleScene(Scene):
         return self.last
 
     def _plain(self, kind: str) -> UserRequest:
-        """Return a request that names everything it needs."""
+        """Return a request that names all values."""
         if kind in ("lock", "unlock"):
             call = self.draw.call(
                 "lockDoors", lambda: {"unlock": kind == "unlock", "door": [self.draw.word("door")]}
@@ -343,7 +343,7 @@ class VehicleScene(Scene):
         return UserRequest(kind, {vocabulary: word}, (name, {parameter: word}))
 
     def _undo(self) -> UserRequest:
-        """Return the request that takes the last switch back."""
+        """Return the request that reverses the last switch."""
         assert self.last is not None
         name, arguments = self.last.call
         if name == "lockDoors":
@@ -352,13 +352,13 @@ class VehicleScene(Scene):
         return UserRequest("undo", {}, (name, {"mode": OPPOSITE[arguments["mode"]]}), True)
 
     def _again(self, kind: str) -> UserRequest:
-        """Return the last climate with other degrees, or the last filling once more."""
+        """Return a request for the last climate with other degrees, or for the same filling."""
         assert self.last is not None
         name, arguments = self.last.call
         if kind == "fuel_again":
             return UserRequest(kind, {}, (name, dict(arguments)), True)
         degrees = wording()["words"]["degrees"]
-        others = [each for each in degrees if each != arguments["temperature"]]
+        others = [degree for degree in degrees if degree != arguments["temperature"]]
         call = self.draw.call(
             name, lambda: {**arguments, "temperature": self.draw.rng.choice(others)}
         )

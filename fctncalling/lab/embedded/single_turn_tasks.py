@@ -1,4 +1,4 @@
-"""Single-turn tasks: one user message, answered by one message of calls, or by none."""
+"""Single-turn tasks: one user message, answered by one message with or without calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TYPES = {"string": "string", "integer": "integer"}
 
 
 def function_doc(name: str) -> Entry:
-    """Return the BFCL documentation of one of our single-turn functions."""
+    """Return the BFCL doc of one of our single-turn functions."""
     function = wording()["functions"][name]
     properties = {
         key: {"type": TYPES[kind], "description": text}
@@ -24,7 +24,7 @@ def function_doc(name: str) -> Entry:
 
 
 def draw_request(draw: VocabularyDraw, name: str, *, opens: bool) -> tuple[str, BFCL_CALL]:
-    """Return (text, call): one request to one function, in words."""
+    """Draw a request to a function: (text, call)."""
     function = wording()["functions"][name]
     kinds = {key: vocabulary for key, (_, vocabulary, _) in function["parameters"].items()}
     call = draw.call(name, lambda: {key: draw.word(kind) for key, kind in kinds.items()})
@@ -32,7 +32,7 @@ def draw_request(draw: VocabularyDraw, name: str, *, opens: bool) -> tuple[str, 
 
 
 def single_turn_task(draw: VocabularyDraw, category: str) -> tuple[Entry, list[Entry] | None]:
-    """Return (entry without id, ground truth) of one single-turn task of a BFCL category."""
+    """Draw a single-turn task of a BFCL category: (entry without id, ground truth)."""
     if category == "irrelevance":
         return irrelevance_task(draw), None
     several = "parallel" in category
@@ -60,7 +60,7 @@ def single_turn_task(draw: VocabularyDraw, category: str) -> tuple[Entry, list[E
 
 
 def irrelevance_task(draw: VocabularyDraw) -> Entry:
-    """Return a question that none of the offered functions can answer."""
+    """Draw a question that no offered function can answer."""
     words = wording()["chatter_words"]
     slots = {kind: draw.rng.choice(choices) for kind, choices in words.items()}
     question = draw.phrase(wording()["chatter"]["irrelevance"], slots)
@@ -72,7 +72,7 @@ def irrelevance_task(draw: VocabularyDraw) -> Entry:
 
 
 def single_turn_entry(question: str, offered: Sequence[str]) -> Entry:
-    """Return a BFCL single-turn entry, its id still missing."""
+    """Return a BFCL single-turn entry without id."""
     return {
         "question": [[{"role": "user", "content": question}]],
         "function": [function_doc(name) for name in offered],
@@ -80,7 +80,7 @@ def single_turn_entry(question: str, offered: Sequence[str]) -> Entry:
 
 
 def ground_truth_of_call(call: tuple[str, Mapping[str, Any]]) -> Entry:
-    """Return BFCL's ground-truth form of a call.
+    """Convert a call to BFCL's ground-truth form.
 
     Every parameter with the list of values accepted.
     """

@@ -1,4 +1,4 @@
-"""Stream tasks: errands under rules that are said once and decide every later call.
+"""Stream tasks: errands under rules that are given once and apply to all later calls.
 
 The first message says whether originals stay, and which folder takes which kind of file. From then
 on most calls can be wrong in a way that no result betrays and nothing mends: a file moved that
@@ -36,7 +36,7 @@ PHRASES = {
 
 
 class ErrandPool(NamedTuple):
-    """Pool that tasks are drawn from: each tuple's entries are equally likely."""
+    """Pool from which tasks are drawn; the entries of each tuple are equally likely."""
 
     rules: tuple[str, ...]
     num_turns: tuple[int, ...]
@@ -83,7 +83,7 @@ WARM = COLD._replace(num_traps=(1, 2), most_actions=14, least_actions=12)
 
 @dataclass
 class ErrandScene:
-    """A folder of files, the rules of the day, and what has been done to each file."""
+    """Folder of files, the rules of the day, and the state of each file."""
 
     draw: VocabularyDraw
     errands: ErrandPool
@@ -106,7 +106,7 @@ class ErrandScene:
         self.config = {"root": {"workspace": {"type": "directory", "contents": tree}}}
 
     def rules_text(self) -> str:
-        """Return the rules in words."""
+        """Return the text of the rules."""
         endings = self.draw.rng.sample(sorted(self.folders), 2)
         slots = dict(zip(("first", "second"), endings, strict=True))
         slots |= {f"{key}_folder": self.folders[ending] for key, ending in slots.items()}
@@ -114,7 +114,7 @@ class ErrandScene:
         return f"{rule} and {self.draw.phrase(list(PLACES), slots, opens=False)}"
 
     def request(self, *, trap: bool) -> tuple[str, list[str]]:
-        """Return a request in words and its calls; a trap is one that habits get wrong."""
+        """Draw a request and its calls; a trap is one that habits get wrong."""
         if self.rule == "clear":
             kind = self.draw.rng.choice(self.errands.kinds[self.rule])
             name = self._take("csv" if trap else "txt")
@@ -139,7 +139,7 @@ class ErrandScene:
 
 
 def stream_entry(draw: VocabularyDraw, errands: ErrandPool = HABIT) -> Entry | None:
-    """Return an entry without id, truth inside; None where the draw is of no use."""
+    """Draw an entry without id, with truth; None for an unusable draw."""
     scene = ErrandScene(draw, errands)
     num_turns = draw.rng.choice(errands.num_turns)
     sizes = [draw.rng.choice(errands.num_requests) for _ in range(num_turns)]

@@ -1,4 +1,4 @@
-"""The embedded model's tokenizer.
+"""Tokenizer of the embedded model.
 
 A word is one and the same token sequence in prose, in code and in results.
 
@@ -36,7 +36,7 @@ CHAT_TEMPLATE = SIGNATURES + (
 
 
 def train_tokenizer(texts: Iterable[str], *, vocabulary_size: int) -> PreTrainedTokenizerFast:
-    """Return a tokenizer trained on texts, with the chat template of the embedded model."""
+    """Train a tokenizer on texts, with the embedded model's chat template."""
     from tokenizers import pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -62,7 +62,7 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary_size: int) -> PreTrained
 
 
 def untrained_tokenizer() -> Tokenizer:
-    """Return how texts are cut into words and put together again, with no vocabulary yet."""
+    """Return a tokenizer that splits and joins words, with no vocabulary yet."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
     tokenizer = Tokenizer(models.BPE(continuing_subword_prefix=INSIDE))
@@ -89,7 +89,7 @@ def untrained_tokenizer() -> Tokenizer:
 
 
 def byte_coverage_texts() -> Iterable[str]:
-    """Yield texts that make every byte known at a piece's start and inside of it."""
+    """Yield texts that teach every byte, at a piece's start and inside it."""
     for code in range(256):
         yield chr(code) * 2  # one-byte characters, and both bytes of the two-byte ones up to U+00FF
     for lead in range(0xC2, 0xE0):

@@ -1,4 +1,4 @@
-"""Vocabularies and phrases of the embedded tasks, and the draw of held-out combinations."""
+"""Vocabularies and phrases of the embedded tasks, and the choice of held-out combinations."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ MAX_DRAWS = 40
 
 
 class RejectedDraw(Exception):
-    """No combination of the wanted split was found: the task is drawn anew."""
+    """Signal that no combination of the split was found, so the task is drawn anew."""
 
 
 @cache
 def wording() -> Mapping[str, Any]:
-    """Return the wording table, read once; treat it as read-only."""
+    """Load the wording table, cached; treat it as read-only."""
     return json.loads((Path(__file__).parent / "vocabulary.json").read_text())  # type: ignore[no-any-return]
 
 
 def render(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return a call as the Python text BFCL's ground truths use."""
+    """Render a call as BFCL's ground truths write it."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def is_reserved(text: str) -> bool:
-    """Return whether a text (a call of two or more arguments, a question) is held out.
+    """Whether a text (a call of two or more arguments, a question) is held out.
 
     A hash decides, not the seed, so that no seed can ever make a training task of a held-out
     combination.
@@ -41,7 +41,7 @@ def is_reserved(text: str) -> bool:
 
 @dataclass
 class VocabularyDraw:
-    """One seeded source of words that respects the split.
+    """Seeded source of words that respects the split.
 
     `held_out` draws reserved combinations only, else none.
     """
@@ -50,11 +50,11 @@ class VocabularyDraw:
     held_out: bool
 
     def word(self, kind: str) -> Any:
-        """Return a random word of a closed vocabulary."""
+        """Draw a word of a closed vocabulary."""
         return self.rng.choice(wording()["words"][kind])
 
     def words(self, kind: str, count: int) -> list[Any]:
-        """Return different random words of a closed vocabulary."""
+        """Draw distinct words of a closed vocabulary."""
         return self.rng.sample(wording()["words"][kind], count)
 
     def chance(self, probability: float) -> bool:
@@ -62,14 +62,14 @@ class VocabularyDraw:
         return self.rng.random() < probability
 
     def allows(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a call may stand in this split.
+        """Whether a call may be in this split.
 
         Calls of fewer than two arguments stand in both.
         """
         return len(arguments) < 2 or is_reserved(render(name, arguments)) == self.held_out
 
     def call(self, name: str, make: Callable[[], Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
-        """Return (name, arguments) of a call of this split, drawing its arguments until they fit.
+        """Draw arguments of a call until it belongs to this split: (name, arguments).
 
         Raises RejectedDraw after MAX_DRAWS failures.
         """
@@ -80,7 +80,7 @@ class VocabularyDraw:
         raise RejectedDraw(name)
 
     def phrase(self, phrases: list[str], slots: Mapping[str, Any], *, opens: bool = True) -> str:
-        """Return one of the phrases with its slots filled.
+        """Draw one of the phrases and fill its slots.
 
         One that opens a message may begin with a greeting.
         """

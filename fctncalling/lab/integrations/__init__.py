@@ -1,4 +1,4 @@
-"""The environment in other libraries' loops: one file each, which imports its library when used.
+"""Integrations of the environment into other libraries' loops, imported on demand.
 
 Nothing is imported here: `from fctncalling.lab.integrations import trl`, say.
 """

@@ -1,4 +1,4 @@
-"""Serve a task's tools over MCP: an agent outside plays the episode, and is judged.
+"""Serve a task's tools over MCP: an external agent plays the episode and is judged.
 
 The task's functions are tools of a Model Context Protocol server; start_task returns the user's
 first message, end_turn the next one. Without --port the server talks over its standard input and
@@ -44,11 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve one episode; return 0, 2 if it cannot start."""
+    """Serve one episode; return 0, or 2 if it cannot start."""
 
     def report(result: dict[str, Any]) -> None:
-        shown = {key: value for key, value in result.items() if key != "messages"}
-        print(json.dumps(shown), file=sys.stderr)
+        summary = {key: value for key, value in result.items() if key != "messages"}
+        print(json.dumps(summary), file=sys.stderr)
         if args.output:
             with args.output.open("a", encoding="utf-8") as output:
                 output.write(json.dumps(result) + "\n")

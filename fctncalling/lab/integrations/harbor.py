@@ -1,4 +1,4 @@
-"""Harbor (tested with 0.26): tasks as folders that it runs, and the `episode` in its containers.
+"""Harbor (tested with 0.26): tasks as folders for its containers, and the command `episode`.
 
 `write_tasks(load_tasks(...), folder)` makes a folder a task: the agent answers the user by the
 command `episode`, the oracle by the same command, and the verifier plays what was said again, with
@@ -72,7 +72,7 @@ cd "$(dirname "$0")/.." && episode --judge tests/task.json > reward.new \\
 
 
 def write_tasks(tasks: Sequence[Task], folder: str | Path) -> list[Path]:
-    """Write a folder for each task, and `image/Dockerfile` of the image that all of them are from.
+    """Write a folder for each task, and the Dockerfile of their common image.
 
     Raises ValueError for tasks whose tools or users are no part of the image.
     """
@@ -93,24 +93,24 @@ def oracle_messages(task: Task) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Play messages, or judge (`--judge FILE`), in the current folder; return 0, 2 if refused."""
     record = Path(os.environ.get("EPISODE_RECORD", RECORD))
-    said = json.loads(record.read_text(encoding="utf-8")) if record.exists() else []
+    texts = json.loads(record.read_text(encoding="utf-8")) if record.exists() else []
     if list(arguments[:1]) == ["--judge"]:
-        messages = [{"role": "assistant", "content": text} for text in said]
+        messages = [{"role": "assistant", "content": text} for text in texts]
         print(int(score(messages, read_task(Path(arguments[1])), form=ANSWER_FORM).valid))
         return 0
-    answers, done = _played(read_task(Path("task.json")), said)
-    shown = [] if arguments else answers
+    answers, done = _played(read_task(Path("task.json")), texts)
+    printed = [] if arguments else answers
     for text in arguments:
         if done:
             print(f"error: {ENDED} No further message counts.", file=sys.stderr)
             return 2
-        said.append(text)
+        texts.append(text)
         before = len(answers)
-        answers, done = _played(read_task(Path("task.json")), said)
-        shown += answers[before + 1 :]
+        answers, done = _played(read_task(Path("task.json")), texts)
+        printed += answers[before + 1 :]
     record.parent.mkdir(parents=True, exist_ok=True)
-    record.write_text(json.dumps(said), encoding="utf-8")
-    for message in shown:
+    record.write_text(json.dumps(texts), encoding="utf-8")
+    for message in printed:
         print(f"[{message['role']}]\n{message['content']}\n")
     if done:
         print(ENDED)
@@ -118,22 +118,22 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read_task(file: Path) -> Task:
-    """Return a task that `write_tasks` wrote."""
+    """Read a task that `write_tasks` wrote."""
     fields: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    fields["functions"] = [FunctionDoc(**each) for each in fields["functions"]]
+    fields["functions"] = [FunctionDoc(**doc) for doc in fields["functions"]]
     held_out: Mapping[str, Sequence[str]] = fields["missed_functions"]
     fields["missed_functions"] = {int(turn): names for turn, names in held_out.items()}
     return Task(**fields)
 
 
-def _played(task: Task, said: Sequence[str]) -> tuple[list[Message], bool]:
-    """Return the conversation after these messages, and whether it has ended."""
+def _played(task: Task, texts: Sequence[str]) -> tuple[list[Message], bool]:
+    """Play messages; return the conversation, and whether it has ended."""
     dialogue = Dialogue(task, form=ANSWER_FORM)
     dialogue.open()
     if not task.executes_calls:  # one message, which nothing answers
-        spoken = [{"role": "assistant", "content": text} for text in said]
-        return [*dialogue.messages, *spoken], bool(said)
-    for text in said:
+        spoken = [{"role": "assistant", "content": text} for text in texts]
+        return [*dialogue.messages, *spoken], bool(texts)
+    for text in texts:
         dialogue.reply(text)
     return dialogue.messages, dialogue.done
 
@@ -146,14 +146,14 @@ def _write_task(task: Task, folder: Path) -> Path:
         )
     home = folder / task.id.lower()
     blank: list[Any] | None = [[] for _ in task.question] if task.is_multi_turn else None
-    shown = dataclasses.replace(task, ground_truth=blank, extra={}, difficulty=None)
-    said = " ".join(shlex.quote(text) for text in oracle_messages(task))
+    public_task = dataclasses.replace(task, ground_truth=blank, extra={}, difficulty=None)
+    arguments = " ".join(shlex.quote(text) for text in oracle_messages(task))
     for name, text in {
         "task.toml": CONFIG.format(name=task.id.lower(), category=task.category),
         "instruction.md": INSTRUCTION.format(ended=ENDED),
         "environment/Dockerfile": f"FROM {IMAGE}\nCOPY task.json /task.json\n",
-        "environment/task.json": json.dumps(dataclasses.asdict(shown)),
-        "solution/solve.sh": f"#!/bin/bash\nepisode {said}\n",
+        "environment/task.json": json.dumps(dataclasses.asdict(public_task)),
+        "solution/solve.sh": f"#!/bin/bash\nepisode {arguments}\n",
         "tests/task.json": json.dumps(dataclasses.asdict(task)),
         "tests/test.sh": TEST,
     }.items():

@@ -22,7 +22,7 @@ from inspect_ai.model import (
 )
 from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
-from inspect_ai.tool import ToolCall, ToolInfo, ToolParams
+from inspect_ai.tool import ToolInfo, ToolParams
 
 from fctncalling.data.types import Task, tool_call
 from fctncalling.lab.dialogue import Dialogue, opening
@@ -31,11 +31,11 @@ VERDICT = "fctncalling_verdict"  # in the sample's store: error type and message
 
 
 def inspect_task(tasks: Sequence[Task], form: str = "tool_call", **keywords: Any) -> Any:
-    """Return an Inspect task over these tasks; keywords are those of FunctionCallingEnv."""
+    """Make an Inspect task of these tasks; keywords are FunctionCallingEnv's."""
     samples = [
         Sample(
             id=task.id,
-            input=[_chat_message(each) for each in opening(task, form).messages],
+            input=[_chat_message(message) for message in opening(task, form).messages],
             metadata={"category": task.category},
         )
         for task in tasks
@@ -49,7 +49,7 @@ def inspect_task(tasks: Sequence[Task], form: str = "tool_call", **keywords: Any
 
 @solver
 def play(tasks: Sequence[Task], form: str = "tool_call", **keywords: Any) -> Solver:
-    """Return a solver that plays the sample's task to its end with the evaluated model."""
+    """Make a solver that plays the sample's task to its end with the evaluated model."""
     by_id = {task.id: task for task in tasks}
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
@@ -57,15 +57,15 @@ def play(tasks: Sequence[Task], form: str = "tool_call", **keywords: Any) -> Sol
         try:
             dialogue.open()
             while not dialogue.done:
-                tools = [_tool_info(each) for each in dialogue.tools]
+                tools = [_tool_info(tool) for tool in dialogue.tools]
                 state.output = await get_model().generate(state.messages, tools=tools)
                 state.messages.append(state.output.message)
                 answers = dialogue.reply(_openai_message(state.output.message))
-                state.messages += [_chat_message(each) for each in answers]
-            found = dialogue.verdict_so_far()  # raises where the tools failed: an error, no score
+                state.messages += [_chat_message(answer) for answer in answers]
+            verdict = dialogue.verdict_so_far()  # raises where the tools failed: an error, no score
         finally:
             dialogue.close()
-        state.store.set(VERDICT, [found.valid, found.error_type, found.message])
+        state.store.set(VERDICT, [verdict.valid, verdict.error_type, verdict.message])
         state.completed = True
         return state
 
@@ -74,7 +74,7 @@ def play(tasks: Sequence[Task], form: str = "tool_call", **keywords: Any) -> Sol
 
 @scorer(metrics=[accuracy(), stderr()])
 def verdict() -> Scorer:
-    """Return a scorer that reports BFCL's verdict, with its error type as explanation."""
+    """Make a scorer that reports BFCL's verdict, with its error type as explanation."""
 
     async def score(state: TaskState, target: Target) -> Score:
         valid, error_type, message = state.store.get(VERDICT)
@@ -86,17 +86,12 @@ def verdict() -> Scorer:
 
 def _openai_message(message: ChatMessageAssistant) -> dict[str, Any]:
     made = message.tool_calls or []
-    calls = [tool_call(call.id, call.function, _arguments(call)) for call in made]
-    said = {"role": "assistant", "content": message.text}
-    return {**said, "tool_calls": calls} if calls else said
-
-
-def _arguments(call: ToolCall) -> str:
-    """Return a call's arguments as text.
-
-    Of arguments that Inspect could not parse it keeps an error only, which is no JSON either.
-    """
-    return call.parse_error or json.dumps(call.arguments)
+    calls = [
+        tool_call(call.id, call.function, call.parse_error or json.dumps(call.arguments))
+        for call in made
+    ]
+    reply = {"role": "assistant", "content": message.text}
+    return {**reply, "tool_calls": calls} if calls else reply
 
 
 def _chat_message(message: Mapping[str, Any]) -> ChatMessage:

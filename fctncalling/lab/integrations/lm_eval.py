@@ -21,17 +21,17 @@ ANSWER_FORM = "prompting"  # the harness passes texts: schemas in the prompt, ca
 
 
 class JudgedTask(HarnessTask):
-    """Task of the harness whose documents are a subclass's tasks, asked for without examples."""
+    """Base class of the harness's tasks over a subclass's tasks, zero-shot."""
 
     VERSION = 1
     tasks: ClassVar[Mapping[str, Task]]
     max_gen_toks: ClassVar[int]
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
-        super().__init__(config={k: it for k, it in (config or {}).items() if k != "class"})
+        super().__init__(config={k: value for k, value in (config or {}).items() if k != "class"})
 
     def download(self, *_: Any, **__: Any) -> None:
-        """Do nothing: the tasks are given."""
+        """Return: the tasks are given."""
 
     def has_training_docs(self) -> bool:
         """Whether there are documents for training: never."""
@@ -46,14 +46,14 @@ class JudgedTask(HarnessTask):
     def test_docs(self) -> list[dict[str, Any]]:
         """Return id and opening messages of each task."""
         opened = ((task.id, opening(task, ANSWER_FORM)) for task in self.tasks.values())
-        return [{"id": name, "messages": each.messages} for name, each in opened]
+        return [{"id": name, "messages": start.messages} for name, start in opened]
 
     def doc_to_text(self, doc: dict[str, Any]) -> str:
         """Return the messages as one text, for models without a chat template."""
-        return "\n\n".join(each["content"] for each in doc["messages"]) + "\n\n"
+        return "\n\n".join(message["content"] for message in doc["messages"]) + "\n\n"
 
     def doc_to_target(self, doc: dict[str, Any]) -> str:
-        """Return nothing: an answer may be right in many ways."""
+        """Return "": an answer may be right in many ways."""
         return ""
 
     def fewshot_context(
@@ -64,7 +64,7 @@ class JudgedTask(HarnessTask):
         chat_template: Callable[[list[Any]], str] | None = None,
         **_: Any,
     ) -> str:
-        """Return the prompt, by the model's chat template if the harness is told to apply it."""
+        """Return the prompt, with the model's chat template if the harness applies it."""
         if apply_chat_template and chat_template is not None:
             return chat_template(doc["messages"])
         return self.doc_to_text(doc)
@@ -72,7 +72,7 @@ class JudgedTask(HarnessTask):
     def construct_requests(
         self, doc: dict[str, Any], ctx: str, metadata: Any = None, **_: Any
     ) -> Instance:
-        """Return the request for one greedy generation."""
+        """Make the request for one greedy generation."""
         settings = {"until": [], "do_sample": False, "max_gen_toks": self.max_gen_toks}
         return Instance("generate_until", doc, (ctx, settings), 0, metadata)
 
@@ -90,7 +90,7 @@ class JudgedTask(HarnessTask):
 
 
 def harness_task(tasks: Sequence[Task], *, max_gen_toks: int = 512) -> type[JudgedTask]:
-    """Return the harness's class of a task whose documents are these tasks.
+    """Make the harness's task class with these tasks as documents.
 
     It generates greedily; its metric is the share of valid answers. Raises ValueError for tasks
     that take more than one message: the harness asks once.

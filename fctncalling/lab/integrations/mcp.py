@@ -1,4 +1,4 @@
-"""MCP (mcp 2): an episode served as the tools of a Model Context Protocol server.
+"""MCP (mcp 2): an episode as the tools of a Model Context Protocol server.
 
 An agent outside plays it: the task's functions are tools, `start_task` returns the user's first
 message, `end_turn` the next one. The other direction, tools of MCP servers in an environment, is
@@ -41,7 +41,7 @@ END: dict[str, Any] = {
 
 
 class ServedEpisode:
-    """One episode of a task, played by tool calls; keywords as for `Dialogue`.
+    """Episode of a task that is played by tool calls; keywords are `Dialogue`'s.
 
     Each call is a step of its own. Where calls are not executed (single-turn categories), they
     are recorded and handed in together by `end_turn`. `on_end` is called once, with `result()`.
@@ -63,11 +63,11 @@ class ServedEpisode:
         self._told = False
 
     def tools(self) -> list[dict[str, Any]]:
-        """Return name, description and parameters (JSON Schema) of each tool offered now."""
+        """Return name, description and parameters (JSON Schema) of the tools offered now."""
         return [START, END, *(tool["function"] for tool in self._dialogue.tools)]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the text that answers a call; of one after the end, that the task has ended."""
+        """Answer a call; after the end, with a note that the task has ended."""
         if name == START["name"]:
             return self._opening
         if self._dialogue.done:
@@ -82,22 +82,22 @@ class ServedEpisode:
         return self._replied({"role": "assistant", "content": None, "tool_calls": [call]})
 
     def result(self) -> dict[str, Any]:
-        """Return task, verdict (so far, where the agent stopped before the end) and messages.
+        """Return task, verdict (so far, if the agent stopped early) and messages.
 
         `invalid` where infrastructure failed: no verdict on the agent.
         """
         dialogue = self._dialogue
-        found: dict[str, Any] = {"task_id": dialogue.task.id, "category": dialogue.task.category}
+        result: dict[str, Any] = {"task_id": dialogue.task.id, "category": dialogue.task.category}
         try:
             verdict = dialogue.verdict_so_far()
-            found |= {"invalid": False, "valid": verdict.valid, "error_type": verdict.error_type}
+            result |= {"invalid": False, "valid": verdict.valid, "error_type": verdict.error_type}
         except InfrastructureError as error:
-            found |= {"invalid": True, "invalid_reason": str(error)}
-        found |= {"ended": dialogue.done, "messages": dialogue.messages}
-        return info_to_json(found)
+            result |= {"invalid": True, "invalid_reason": str(error)}
+        result |= {"ended": dialogue.done, "messages": dialogue.messages}
+        return info_to_json(result)
 
     def close(self) -> None:
-        """Report the result where the end has not; end the processes of tools."""
+        """Report the result if the end has not; end the processes of tools."""
         self._report()
         self._dialogue.close()
 
@@ -122,7 +122,7 @@ class ServedEpisode:
 
 
 def mcp_server(episode: ServedEpisode) -> Any:
-    """Return the SDK's server of an episode; `run_stdio` and `run_http` serve it."""
+    """Make the SDK's server of an episode; `run_stdio` and `run_http` serve it."""
     sdk = import_extra("mcp", "mcp", "serving over MCP")
     if not hasattr(sdk, "Client"):
         raise MissingExtra(
@@ -161,13 +161,13 @@ def mcp_server(episode: ServedEpisode) -> Any:
         on_call_tool=call_tool,
         on_subscriptions_listen=subscriptions.ListenHandler(changes),
     )
-    told = lowlevel.NotificationOptions(tools_changed=True)
-    server.create_initialization_options = partial(server.create_initialization_options, told)
+    options = lowlevel.NotificationOptions(tools_changed=True)
+    server.create_initialization_options = partial(server.create_initialization_options, options)
     return server
 
 
 def run_stdio(server: Any) -> None:
-    """Serve over standard input and output until the client is gone."""
+    """Serve over standard input and output until the client disconnects."""
     anyio = import_extra("anyio", "mcp", "serving over MCP")
     stdio = import_extra("mcp.server.stdio", "mcp", "serving over MCP")
 

@@ -1,4 +1,4 @@
-"""NeMo Gym (tested with 0.4): tasks as a resources server of its gymnasium agent.
+"""NeMo Gym (tested with 0.4): tasks as a resources server for its gymnasium agent.
 
 The `app.py` of a folder in `resources_servers/` has two lines: `Server = resources_server(tasks)`
 and `Server.run_webserver()`. Its data file has one line of JSON for each of `dataset_rows(tasks)`.
@@ -19,7 +19,7 @@ from fctncalling.lab.dialogue import Dialogue, info_to_json, opening
 def dataset_rows(
     tasks: Sequence[Task], form: str = "tool_call", **columns: Any
 ) -> list[dict[str, Any]]:
-    """Return a row of each task; `columns` are added to each, `agent_ref` say.
+    """Return a row of each task, with extra `columns` such as `agent_ref`.
 
     Raises ValueError for a task that offers functions in a later turn: NeMo Gym's agent has the
     same tools all the time. In the form "prompting" they are in the text.
@@ -32,13 +32,13 @@ def dataset_rows(
                 'cannot pass on as tools: take the form "prompting".'
             )
         messages, tools = opening(task, form)
-        asked = {"input": messages, "tools": [_responses_tool(tool) for tool in tools]}
-        rows.append({"responses_create_params": asked, "task_id": task.id, **columns})
+        request = {"input": messages, "tools": [_responses_tool(tool) for tool in tools]}
+        rows.append({"responses_create_params": request, "task_id": task.id, **columns})
     return rows
 
 
 class DialogueServer(GymnasiumServer):
-    """Server of a subclass's tasks: one dialogue a session."""
+    """Server of a subclass's tasks: one dialogue per session."""
 
     tasks: ClassVar[Mapping[str, Task]]
     form: ClassVar[str]
@@ -67,14 +67,14 @@ class DialogueServer(GymnasiumServer):
         verdict = dialogue.verdict
         info = info_to_json({"verdict": verdict}) if verdict else {}
         info["tool_outputs"] = [
-            {"call_id": each["tool_call_id"], "output": each["content"]}
-            for each in answers
-            if each["role"] == "tool"
+            {"call_id": answer["tool_call_id"], "output": answer["content"]}
+            for answer in answers
+            if answer["role"] == "tool"
         ]
         return _observation(answers), dialogue.reward - before, dialogue.done, False, info
 
     async def close_session(self, session_id: str | None) -> None:
-        """Forget the dialogue."""
+        """Drop the dialogue."""
         dialogue = self.session_state.pop(session_id, None)
         if dialogue is not None:
             dialogue.close()
@@ -83,7 +83,7 @@ class DialogueServer(GymnasiumServer):
 def resources_server(
     tasks: Sequence[Task], form: str = "tool_call", **keywords: Any
 ) -> type[DialogueServer]:
-    """Return the class of servers that play these tasks; `keywords` are those of `Dialogue`.
+    """Make the class of servers for these tasks; `keywords` are `Dialogue`'s.
 
     `info` of the last step holds BFCL's verdict.
     """
@@ -93,14 +93,14 @@ def resources_server(
 
 
 def _responses_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema as OpenAI's Responses interface has it."""
+    """Convert a tool schema to OpenAI's Responses interface."""
     function = tool["function"]
-    shown = {key: function.get(key) for key in ("name", "description", "parameters")}
-    return {"type": "function", **shown, "strict": False}
+    schema = {key: function.get(key) for key in ("name", "description", "parameters")}
+    return {"type": "function", **schema, "strict": False}
 
 
 def _chat_message(response: Any) -> dict[str, Any]:
-    """Return a response as one assistant's message."""
+    """Convert a response to an assistant's message."""
     calls = [
         tool_call(item.call_id, item.name, item.arguments)
         for item in response.output
@@ -111,6 +111,6 @@ def _chat_message(response: Any) -> dict[str, Any]:
 
 
 def _observation(answers: Sequence[Message]) -> str | None:
-    """Return what the user says next, if anything."""
-    texts = [str(each["content"]) for each in answers if each["role"] != "tool"]
+    """Return the user's next text, if any."""
+    texts = [str(answer["content"]) for answer in answers if answer["role"] != "tool"]
     return "\n\n".join(texts) or None

@@ -1,4 +1,4 @@
-"""OpenEnv (tested with 0.10): an environment server of chat messages with a Task API; its client.
+"""OpenEnv (tested with 0.10): server of chat messages with a Task API, and its client.
 
 `app = openenv_app({"train": load_tasks(...), "test": load_tasks(...)})` is a FastAPI application;
 `uvicorn module:app` serves it. `examples/openenv_package` is a package with its manifest.
@@ -26,7 +26,7 @@ from fctncalling.lab.dialogue import Dialogue, info_to_json
 
 
 class ChatAction(Action):
-    """The assistant's message in OpenAI's form."""
+    """Assistant's message in OpenAI's form."""
 
     content: str | None = Field(default=None, description="Text of the message")
     tool_calls: list[dict[str, Any]] = Field(
@@ -35,7 +35,7 @@ class ChatAction(Action):
 
 
 class ChatObservation(Observation):
-    """Messages that answer the action, and what can be called now.
+    """Messages that answer the action, and the tools offered now.
 
     At the end `info` holds `verdict`; `invalid` and `invalid_reason` where infrastructure
     failed: drop that episode.
@@ -47,7 +47,7 @@ class ChatObservation(Observation):
 
 
 class NotPlayable(ValueError):
-    """A request that no episode can answer, with its HTTP status."""
+    """Error of a request for no playable episode, with its HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class NotPlayable(ValueError):
 
 
 class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
-    """One episode after another of the given tasks, and the Task API over their splits.
+    """Environment of consecutive episodes of given tasks, with the Task API of their splits.
 
     `reset(task_id=...)` or `reset(split=..., index=...)` names the task.
     """
@@ -81,7 +81,7 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
         index: int | None = None,
         **_: Any,
     ) -> ChatObservation:
-        """Begin a task: the one named, or that of the seed's number in the (first) split."""
+        """Begin the named task, or the one of the (first) split with the seed's number."""
         task = self._chosen(task_id, split, index, seed or 0)
         self.close()
         self._dialogue = Dialogue(task, form=self._form, **self._keywords)
@@ -94,10 +94,10 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
         tasks = self._splits[split or next(iter(self._splits))]
         if task_id is not None:
             searched = [tasks] if split else self._splits.values()
-            found = [task for each in searched for task in each if task.id == task_id]
-            if not found:
+            matching = [task for split in searched for task in split if task.id == task_id]
+            if not matching:
                 raise NotPlayable(404, f"task_id {task_id!r}: no such task")
-            return found[0]
+            return matching[0]
         index = seed % len(tasks) if index is None else index
         if not isinstance(index, int) or not 0 <= index < len(tasks):
             raise NotPlayable(404, f"index {index!r}: expected 0 to {len(tasks) - 1}")
@@ -108,7 +108,7 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
         return list(self._splits)
 
     def list_tasks(self, split: str) -> list[dict[str, Any]]:
-        """Return what may be known of a split's tasks before they are played."""
+        """List the public fields of a split's tasks."""
         return self.get_task_range(split)
 
     def num_tasks(self, split: str) -> int:
@@ -116,7 +116,7 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
         return len(self._tasks(split))
 
     def get_task(self, split: str, index: int) -> dict[str, Any]:
-        """Return one task's entry; IndexError where there is none."""
+        """Return one task's entry; IndexError if there is none."""
         if not 0 <= index < self.num_tasks(split):
             raise IndexError(index)
         return _entry(split, index, self._tasks(split)[index])
@@ -170,8 +170,8 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
 
     def _observation(self, messages: list[Any], reward: float | None) -> ChatObservation:
         assert self._dialogue is not None
-        shown = ("task_id", "category", "turn", "error", "verdict", "invalid", "invalid_reason")
-        info = {key: self._dialogue.info[key] for key in shown if key in self._dialogue.info}
+        fields = ("task_id", "category", "turn", "error", "verdict", "invalid", "invalid_reason")
+        info = {key: self._dialogue.info[key] for key in fields if key in self._dialogue.info}
         return ChatObservation(
             messages=messages,
             tools=self._dialogue.tools,
@@ -209,7 +209,7 @@ def openenv_app(
     allowed_hosts: Sequence[str] = (),
     **keywords: Any,
 ) -> Any:
-    """Return the FastAPI application of an environment server; keywords as for `Dialogue`.
+    """Make the FastAPI application of an environment server; keywords are `Dialogue`'s.
 
     tasks: by split, or of one split, "test". The server answers at addresses (127.0.0.1) and
     localhost, and at the names of `allowed_hosts` ("*": any), so that pages of other sites cannot
@@ -237,7 +237,7 @@ async def _refusal(_request: Any, error: Any) -> Any:
 
 
 class HostCheck:
-    """ASGI middleware that refuses requests by other host names, or from pages of other hosts."""
+    """ASGI middleware that refuses requests for other host names, or from other sites' pages."""
 
     def __init__(self, app: Any, allowed_hosts: Sequence[str]) -> None:
         self._app = app
@@ -275,10 +275,10 @@ def _is_address(host: str) -> bool:
     return True
 
 
-async def _refuse(kind: str, send: Any, given: str) -> Any:
+async def _refuse(kind: str, send: Any, fault: str) -> Any:
     if kind == "websocket":
         return await send({"type": "websocket.close", "code": 1008})
-    text = f"{given} is refused: openenv_app(..., allowed_hosts=[...]) names those that are served"
+    text = f"{fault} is refused: openenv_app(..., allowed_hosts=[...]) names those that are served"
     start = {"type": "http.response.start", "status": 403}
     await send({**start, "headers": [(b"content-type", b"text/plain; charset=utf-8")]})
     return await send({"type": "http.response.body", "body": text.encode()})

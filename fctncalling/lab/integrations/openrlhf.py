@@ -1,4 +1,4 @@
-"""OpenRLHF (tested with 0.11): tasks as an agent, for `--train.agent_func_path` and the like.
+"""OpenRLHF (tested with 0.11): tasks as an agent, for `--train.agent_func_path`.
 
 A file of yours has two lines: `AgentInstance = agent_instance(load_tasks(...), tokenizer)` and
 `class AgentExecutor(MultiTurnAgentExecutor)` over it, as OpenRLHF's examples have. Rows of the
@@ -30,14 +30,14 @@ def dataset_rows(tasks: Sequence[Task], tokenizer: Any) -> list[dict[str, str]]:
 def agent_instance(
     tasks: Sequence[Task], tokenizer: Any, **keywords: Any
 ) -> type[AgentInstanceBase]:
-    """Return the class of agent instances that play these tasks.
+    """Make the class of agent instances that play these tasks.
 
     Keywords are those of FunctionCallingEnv.
     """
     by_id = {task.id: task for task in tasks}
 
     class AgentInstance(AgentInstanceBase):
-        """One episode of the task whose id is the label."""
+        """Episode of the task with the label as its id."""
 
         def __init__(self, *_: Any, **__: Any) -> None:
             self.dialogue: Dialogue | None = None
@@ -82,8 +82,8 @@ def _feedback(
     messages.
     """
     head = _rendered(tokenizer, before) + content
-    said = {"role": "assistant", "content": content}
-    whole = _rendered(tokenizer, [*before, said, *answers])
+    message = {"role": "assistant", "content": content}
+    whole = _rendered(tokenizer, [*before, message, *answers])
     if not whole.startswith(head):
         raise ValueError(
             "the chat template rewrites earlier messages, which OpenRLHF's agents cannot follow: "

@@ -1,4 +1,4 @@
-"""TeamAECEnv: the team environment as PettingZoo's agent environment cycle (extra `multi-agent`).
+"""PettingZoo: the team environment as an agent environment cycle (extra `multi-agent`).
 
 A file of its own, since it alone needs PettingZoo.
 """
@@ -26,7 +26,7 @@ Observation = dict[str, str]
 
 
 class TeamAECEnv(AECEnv[str, Observation, str | None]):
-    """A team's roles as agents: `env.last()` is what the role in turn sees.
+    """AEC environment of a team; `env.last()` is the view of the role in turn.
 
     Arguments are TeamEnv's. `rewards` are the team's for all, or each role's own where the team
     file pays them so. Agents end together. An agent that is observed out of turn sees what it saw
@@ -63,7 +63,7 @@ class TeamAECEnv(AECEnv[str, Observation, str | None]):
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Begin the task `options["task_id"]`, or one drawn at random.
+        """Begin the task `options["task_id"]`, or a random one.
 
         PettingZoo wants any other option ignored.
         """
@@ -79,7 +79,7 @@ class TeamAECEnv(AECEnv[str, Observation, str | None]):
         self._take(observation, info)
 
     def step(self, action: str | None) -> None:
-        """Play a message of `agent_selection`; None for an agent whose episode has ended."""
+        """Play a message of `agent_selection`; None for an agent with an ended episode."""
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)
@@ -100,7 +100,7 @@ class TeamAECEnv(AECEnv[str, Observation, str | None]):
         self._accumulate_rewards()
 
     def observe(self, agent: str) -> Observation:
-        """Return what a role saw when its turn last came; an empty text before its first."""
+        """Return a role's view when its turn last came; "" before its first."""
         return self._observations[agent]
 
     def render(self) -> str | None:
@@ -116,7 +116,7 @@ class TeamAECEnv(AECEnv[str, Observation, str | None]):
         self.env.close()
 
     def _take(self, observation: str, info: dict[str, Any]) -> None:
-        """Show the role in turn what it sees."""
+        """Store the view of the role in turn."""
         self.agent_selection = info["role"]
         self._observations[info["role"]] = {"text": observation}
         self.infos[info["role"]] = info

@@ -18,7 +18,7 @@ ANSWER_FORM = "prompting"  # SkyRL passes texts: schemas are in the prompt, call
 
 
 def dataset_rows(tasks: Sequence[Task], env_class: str) -> list[dict[str, Any]]:
-    """Return a row of each task: its opening messages and its id, in SkyRL's columns."""
+    """Return a row of each task: opening messages and id, in SkyRL's columns."""
     return [
         {"prompt": opening(task, ANSWER_FORM).messages, "env_class": env_class, "task_id": task.id}
         for task in tasks
@@ -26,7 +26,7 @@ def dataset_rows(tasks: Sequence[Task], env_class: str) -> list[dict[str, Any]]:
 
 
 def text_env(tasks: Sequence[Task], **keywords: Any) -> type[BaseTextEnv]:
-    """Return the class of environments that play these tasks; keywords as for `Dialogue`.
+    """Make the class of environments for these tasks; keywords are `Dialogue`'s.
 
     The last step's metadata holds BFCL's verdict. Raises InfrastructureError where the tools
     failed: the episode has no reward.
@@ -34,7 +34,7 @@ def text_env(tasks: Sequence[Task], **keywords: Any) -> type[BaseTextEnv]:
     by_id = {task.id: task for task in tasks}
 
     class TextEnv(BaseTextEnv):
-        """One episode of the row's task."""
+        """Episode of the row's task."""
 
         def __init__(self, env_config: Any = None, extras: dict[str, Any] | None = None) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""smolagents (tested with 1.26): code of a CodeAgent runs in this project's confined executor.
+"""smolagents (tested with 1.26): code of a CodeAgent runs in our confined executor.
 
 `CodeAgent(tools=[], model=model, executor=ConfinedExecutor())`. The code has no files, no network
 and no processes; variables live as long as the agent, or until a step is stopped (by its time-out,
@@ -29,11 +29,11 @@ def final_answer(answer=None, *more):
 
 
 class CodeError(Exception):
-    """The code of the agent failed; the message is what the agent reads."""
+    """Error of the agent's code; the message is for the agent."""
 
 
 class ConfinedExecutor(PythonExecutor):
-    """smolagents' interface of an executor, over a session of a confined Python executor.
+    """smolagents' executor interface over a session of a confined Python executor.
 
     `keywords` are those of `PythonExecutor` (timeout_s, memory_mb, allowed_modules, ...).
     """
@@ -46,7 +46,7 @@ class ConfinedExecutor(PythonExecutor):
         self._begins_anew = True
 
     def send_tools(self, tools: Mapping[str, Any]) -> None:
-        """Take `final_answer`; raise ValueError for others, which confined code cannot reach."""
+        """Accept `final_answer`; raise ValueError for others, which confined code cannot call."""
         if others := sorted(set(tools) - {_OFFERED}):
             raise ValueError(
                 f"tools {', '.join(others)}: confined code cannot call tools of this process; "
@@ -67,7 +67,7 @@ class ConfinedExecutor(PythonExecutor):
             self._run(_assignment(name, text))
 
     def __call__(self, code_action: str) -> CodeOutput:
-        """Run code; raise CodeError, with its traceback's end, where it fails."""
+        """Run code; raise CodeError, with its traceback's end, if it fails."""
         logs, marked, answer = self._run(code_action).partition(self._mark)
         if not marked:
             return CodeOutput(output=None, logs=logs, is_final_answer=False)
@@ -81,8 +81,8 @@ class ConfinedExecutor(PythonExecutor):
 
     def _run(self, code: str) -> str:
         if self._begins_anew:
-            given = [_assignment(name, text) for name, text in self._given.items()]
-            self._session.run("\n".join([_DEFINITION.format(mark=self._mark), *given]))
+            assignments = [_assignment(name, text) for name, text in self._given.items()]
+            self._session.run("\n".join([_DEFINITION.format(mark=self._mark), *assignments]))
         result = self._session.run(code)
         self._begins_anew = LOST in result.reason
         gone = GONE if self._begins_anew else ""

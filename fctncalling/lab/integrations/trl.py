@@ -1,4 +1,4 @@
-"""TRL (tested with 1.16): rollout function, environments and reward function for GRPOTrainer.
+"""TRL (tested with 1.16): rollout, environment and reward functions for GRPOTrainer.
 
 `rollout_func(tasks)` plays whole episodes of any category through this project's rollout, with
 masks. `environment_factory(tasks)` offers a task's functions as TRL's tools, for tasks of one turn.
@@ -44,7 +44,7 @@ def dataset_rows(tasks: Sequence[Task], form: str = "tool_call") -> list[dict[st
     """
     return [
         {
-            "prompt": [{**each, TASK_ID: task.id} for each in opening(task, form).messages],
+            "prompt": [{**message, TASK_ID: task.id} for message in opening(task, form).messages],
             TASK_ID: task.id,
             "environment": task.id,
         }
@@ -55,7 +55,7 @@ def dataset_rows(tasks: Sequence[Task], form: str = "tool_call") -> list[dict[st
 def rollout_func(
     tasks: Sequence[Task], *, max_episode_tokens: int = 4096, num_envs: int = 8, **keywords: Any
 ) -> Callable[[list[Any], Any], dict[str, Any]]:
-    """Return the `rollout_func` of a trainer whose rows are `dataset_rows(tasks)`.
+    """Make the `rollout_func` of a trainer on `dataset_rows(tasks)`.
 
     Each prompt is played as a whole episode, tool results masked. `keywords` are those of
     FunctionCallingEnv. Beside TRL's fields it returns `episode_reward`, which `rollout_reward`
@@ -88,27 +88,27 @@ def rollout_func(
             "completion_ids": [row.ids[span] for row, span in rows],
             "logprobs": [row.rollout_logprobs[span] for row, span in rows],
             MASK: [[int(acted) for acted in row.acted[span]] for row, span in rows],
-            REWARD: [None if each.invalid else each.episode_return for each in records],
+            REWARD: [None if record.invalid else record.episode_return for record in records],
         }
 
     return play
 
 
 def _completion_span(row: TokenRecord) -> slice:
-    """Return the span of a row's completion, from its first acted token to the last."""
+    """Return the span of a row's completion, from its first to its last acted token."""
     if True not in row.acted:
         raise ValueError("token record: no token is acted, so there is no completion")
     return slice(row.acted.index(True), len(row.acted) - row.acted[::-1].index(True))
 
 
 def rollout_reward(completions: Sequence[Any], **columns: Any) -> list[float | None]:
-    """Return the rewards that `rollout_func` played for: `reward_funcs=rollout_reward`."""
+    """Return the rewards of `rollout_func`'s episodes: `reward_funcs=rollout_reward`."""
     rewards: list[float | None] = list(columns[REWARD])
     return rewards
 
 
 def reward_func(tasks: Sequence[Task]) -> Callable[..., list[float]]:
-    """Return a reward function: 1 for a completion that BFCL's checker passes.
+    """Make a reward function that pays 1 if BFCL's checker passes the completion.
 
     The rows need a column `task_id`, as those of `dataset_rows` have.
     """
@@ -126,7 +126,7 @@ def reward_func(tasks: Sequence[Task]) -> Callable[..., list[float]]:
 
 
 def environment_factory(tasks: Sequence[Task]) -> dict[str, Callable[[], Any]]:
-    """Return the `environment_factory` of a trainer whose rows are `dataset_rows(tasks)`.
+    """Make the `environment_factory` of a trainer on `dataset_rows(tasks)`.
 
     An environment for each task, with a method for each of its functions.
 
@@ -143,7 +143,7 @@ def environment_factory(tasks: Sequence[Task]) -> dict[str, Callable[[], Any]]:
 
 
 class TaskEnvironment:
-    """One task as TRL sees it: its functions are methods of a subclass."""
+    """Environment of one task for TRL; its functions are methods of a subclass."""
 
     _task: Task
 
@@ -165,17 +165,17 @@ class TaskEnvironment:
             if not self._dialogue.done:
                 self._dialogue.reply("Done.")
             return self._dialogue.verdict_so_far()
-        said = {"tool_calls": self._calls} if self._calls else {"content": "Done."}
-        return score([{"role": "assistant", **said}], self._task, form="tool_call")
+        message = {"tool_calls": self._calls} if self._calls else {"content": "Done."}
+        return score([{"role": "assistant", **message}], self._task, form="tool_call")
 
     def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Play a call; return its result, or a note where the task's calls are not run."""
+        """Play a call; return its result, or a note if the task's calls are not executed."""
         call = tool_call(f"call_{len(self._calls)}", name, json.dumps(dict(arguments)))
         self._calls.append(call)
         if not self._task.executes_calls or self._dialogue.done:
             return "Noted."
         answers = self._dialogue.reply({"role": "assistant", "tool_calls": [call]})
-        return "\n".join(str(each["content"]) for each in answers if each["role"] == "tool")
+        return "\n".join(str(answer["content"]) for answer in answers if answer["role"] == "tool")
 
 
 def _environment_class(task: Task) -> type[TaskEnvironment]:
@@ -187,7 +187,7 @@ def _environment_class(task: Task) -> type[TaskEnvironment]:
 
 
 def _method(name: str, doc: FunctionDoc) -> Callable[..., str]:
-    """Return a method with the signature and docstring that transformers makes a schema of."""
+    """Make a method with the signature and docstring that transformers turns into a schema."""
 
     def method(self: TaskEnvironment, **arguments: Any) -> str:
         return self._call(name, arguments)
@@ -227,7 +227,7 @@ def _by_id(tasks: Sequence[Task]) -> dict[str, Task]:
 
 
 def _task_id(prompt: Any, by_id: Mapping[str, Task]) -> str:
-    """Return the task of a row by the id in its messages; its last message must be the task's."""
+    """Return the task id in a row's messages; the last message must be the task's."""
     last = prompt[-1] if isinstance(prompt, list) and prompt else {}
     identity = last.get(TASK_ID)
     if not isinstance(identity, str) or identity not in by_id:
@@ -242,7 +242,7 @@ def _task_id(prompt: Any, by_id: Mapping[str, Task]) -> str:
 
 
 def _messages(completion: Any) -> list[Mapping[str, Any]]:
-    """Return a completion as messages: TRL gives texts, or lists of messages."""
+    """Return a completion as messages; TRL passes texts, or lists of messages."""
     if isinstance(completion, str):
         return [{"role": "assistant", "content": completion}]
     return list(completion)

@@ -23,17 +23,17 @@ VERDICT = "fctncalling"  # in a trace's info: reward, validity, error type, mess
 
 
 class DialogueTaskData(vf.TaskData):
-    """Data of a task that verifiers writes down; `id` is the task's own."""
+    """Data of a task that verifiers stores; `id` is the task's id."""
 
     category: str
 
 
 class DialogueTask(vf.Task[DialogueTaskData, vf.State, vf.TaskConfig]):
-    """Task whose reward was paid, and whose verdict was found, while it was played."""
+    """Task with its reward and verdict from the played episode."""
 
     @vf.reward
     async def episode_reward(self, trace: vf.Trace) -> float:
-        """Return the environment's reward: by default 1 where BFCL's checker passes."""
+        """Return the environment's reward: by default 1 if BFCL's checker passes."""
         return float(self._found(trace)["reward"])
 
     @vf.metric
@@ -47,12 +47,12 @@ class DialogueTask(vf.Task[DialogueTaskData, vf.State, vf.TaskConfig]):
                 f'task "{self.data.id}" has no verdict: it was not played by the harness of '
                 "fctncalling.lab.integrations.verifiers.plugins; leave --env.agent.harness.id out."
             )
-        found: Mapping[str, Any] = trace.info[VERDICT]
-        return found
+        verdict: Mapping[str, Any] = trace.info[VERDICT]
+        return verdict
 
 
 class DialogueTaskset(vf.Taskset[DialogueTask, vf.TasksetConfig]):
-    """The tasks of a subclass."""
+    """Taskset of a subclass's tasks."""
 
     tasks: ClassVar[Sequence[Task]]
     form: ClassVar[str]
@@ -70,7 +70,7 @@ class DialogueTaskset(vf.Taskset[DialogueTask, vf.TasksetConfig]):
 
 
 class DialogueHarness(vf.Harness[vf.HarnessConfig]):
-    """Harness that plays a task here; every call of the model goes through verifiers."""
+    """Harness that plays a task in this process; model calls go through verifiers."""
 
     EXECUTES_CODE = False
     NEEDS_CONTAINER = False
@@ -103,8 +103,8 @@ class DialogueHarness(vf.Harness[vf.HarnessConfig]):
                     messages=_with_system(data.system_prompt, dialogue.messages),
                     tools=dialogue.tools or omit,
                 )
-                said = completion.choices[0].message.model_dump(exclude_none=True)
-                await asyncio.to_thread(dialogue.reply, said)
+                message = completion.choices[0].message.model_dump(exclude_none=True)
+                await asyncio.to_thread(dialogue.reply, message)
         except APIStatusError:
             if trace.stop_condition is None:  # a limit of the run ends it, nothing failed
                 raise
@@ -122,13 +122,13 @@ class DialogueHarness(vf.Harness[vf.HarnessConfig]):
 
 
 class DialogueEnvConfig(vf.EnvConfig):
-    """One agent, which needs no sandbox: nothing of the model runs as a program."""
+    """Configuration of one agent without a sandbox: it executes no code."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
 
 class DialogueEnv(vf.Env[DialogueEnvConfig]):
-    """One agent plays one task."""
+    """Environment in which one agent plays one task."""
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
         """Play the task."""
@@ -152,7 +152,7 @@ def plugins(
 
 
 def _with_system(system: str | None, messages: Sequence[Message]) -> Any:
-    """Return the messages, after a system prompt that verifiers was given, if any."""
+    """Prepend the system prompt that verifiers was given, if any."""
     if not system:
         return list(messages)
     first, rest = messages[0], messages[1:]

@@ -18,7 +18,7 @@ _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?=\S)")
 
 @dataclass(frozen=True)
 class McpAddress:
-    """Address of a server: a command or a URL.
+    """Address of an MCP server.
 
     A command that talks over its standard streams, or a URL (streamable HTTP). `text` is what the
     user wrote, and names the server in messages.
@@ -31,7 +31,7 @@ class McpAddress:
 
     @classmethod
     def parse(cls, text: str) -> McpAddress:
-        """Return the address of "mcp:[PREFIX=]COMMAND" or "mcp:[PREFIX=]URL".
+        """Parse "mcp:[PREFIX=]COMMAND" or "mcp:[PREFIX=]URL".
 
         "mcp:" may be left out. ToolDefinitionError for no command, a command that is not there, or
         another scheme.

@@ -1,4 +1,4 @@
-"""McpConnection: one running server and the session with it, in a thread with an event loop.
+"""Connection to one running MCP server: its session, in a thread with an event loop.
 
 The only file that uses the official SDK (mcp 1.24 and later, or 2), which is imported when a
 connection is made. Leaving the loop ends the session and the server's process group: SDK's order,
@@ -50,11 +50,11 @@ class McpToolError(Exception):
 
 
 class McpFailure(Exception):
-    """Server that did not start, died, hung, or broke the protocol; the connection is over."""
+    """Error of a server that did not start, died, hung, or broke the protocol."""
 
 
 class McpConnection:
-    """A session with a server, from its start to `close()`.
+    """Session with a server, from its start to `close()`.
 
     Raises McpFailure where there is none after `start_timeout_s`, MissingExtra where the SDK is
     missing. For several threads at once.
@@ -160,7 +160,7 @@ class McpConnection:
 
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[tuple[Any, Any]]:
-        """Yield the streams of a session; what the server sends is checked on its way."""
+        """Yield the streams of a session; incoming messages are checked."""
         anyio = import_extra("anyio", "mcp", "an MCP server")
         async with AsyncExitStack() as stack:
             streams = self._http(stack) if self._address.url else self._stdio()
@@ -200,11 +200,11 @@ class McpConnection:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the handshake is over: until then servers may refuse what they do not know."""
+        """Whether the handshake is over: before, servers may refuse unknown requests."""
         return self._client is not None
 
     def abort(self, fault: str) -> McpFailure:
-        """End the session for a reason; return it, to be raised too."""
+        """End the session for a reason; return the exception, to be raised too."""
         self._reason = self._reason or fault
         if not self._tools.done():
             self._tools.set_exception(McpFailure(fault))
@@ -228,7 +228,7 @@ class McpConnection:
             return text
 
     async def _require_same_tools(self) -> None:
-        """After an error: raise McpFailure where the server is gone or offers other tools now."""
+        """Raise McpFailure if, after an error, the server has ended or offers other tools."""
         if await self._listed(self._client) != self.tools:
             raise McpFailure("the server offers other tools than when it started")
 
@@ -275,7 +275,7 @@ def _sdk() -> Any:
 
 
 def _result_text(result: Mapping[str, Any]) -> str:
-    """Return the texts of a result; of what is no text, its kind and size."""
+    """Join the texts of a result; other parts are described by kind and size."""
     parts = [_content_text(block) for block in result["content"]]
     if not parts and result.get("structuredContent") is not None:
         from fctncalling.envs.tools.box.tool_process import result_text
@@ -297,7 +297,7 @@ def _content_text(block: Mapping[str, Any]) -> str:
 
 
 def _fault(message: Any) -> str:
-    """Return why a message of the SDK's transport ends the session; "" for one that is sound.
+    """Return why a transport message ends the session; "" for a sound one.
 
     A line that the SDK could not read arrives as its error: a note that a server prints is let
     pass, a message that JSON readers refuse (surrogates, 300 levels, a number of 10 000 digits) is
@@ -317,7 +317,7 @@ def _fault(message: Any) -> str:
 
 
 class _HttpCheck:
-    """Hook on the HTTP client's answers: bounds them, and ends the session where one is none."""
+    """Hook on the HTTP client's responses: bounds them, and ends the session on invalid ones."""
 
     def __init__(self, connection: McpConnection, byte_stream: type[Any]) -> None:
         self._connection = connection
@@ -336,7 +336,7 @@ class _HttpCheck:
             raise self._connection.abort(f"it answered HTTP {status}")
 
     def _bounded(self, stream: Any, is_events: bool) -> Any:
-        """Return a body that fails where it, or one event of it, is too long."""
+        """Return a response body that fails if it, or one event of it, is too long."""
         connection = self._connection
 
         class Bounded(self._byte_stream):  # type: ignore[misc, name-defined]
@@ -369,7 +369,7 @@ def _is_rpc_error(body: bytes) -> bool:
 
 
 def _cause(error: BaseException) -> str:
-    """Return the first error of a group, as text."""
+    """Return the text of the first error of a group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, McpFailure):
@@ -380,7 +380,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _finish_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Let the calls that are under way learn that the session is over."""
+    """Notify pending calls that the session is over."""
     pending: Sequence[asyncio.Task[Any]] = list(asyncio.all_tasks(loop))
     for task in pending:
         task.cancel()

@@ -1,4 +1,4 @@
-"""Guard of a stdio server: runs its command, and ends it with the process that wanted it.
+"""Guard process of a stdio server: runs its command, and ends it with the client.
 
 `python guard.py PARENT COMMAND ...` passes the command's output on. It is two processes: the outer
 one is what the parent sees and may kill; the inner one, in a session of its own, runs the command.
@@ -39,7 +39,7 @@ _SET_CHILD_SUBREAPER = 36  # of prctl
 
 
 def weighted_message_bytes(data: bytes) -> int:
-    """Return how much of MAX_LINE_BYTES a part of a message takes.
+    """Return the bytes of MAX_LINE_BYTES that a part of a message takes.
 
     Inside texts quotes are escaped, so that only objects count as such.
     """
@@ -47,14 +47,14 @@ def weighted_message_bytes(data: bytes) -> int:
 
 
 def guarded(command: list[str]) -> list[str]:
-    """Return a command that ends with this process, and takes along all that it started."""
+    """Wrap a command so that it, and all that it started, ends with this process."""
     if sys.platform == "win32":
         return command
     return [sys.executable, "-I", "-S", __file__, OWN_PIPES, str(os.getpid()), *command]
 
 
 def run_with_own_pipes(parent: int, command: list[str]) -> int:
-    """Run a command until it ends, this process is asked to, or the parent is gone."""
+    """Run a command until it ends, this process is asked to end, or the parent has ended."""
     _adopt_orphans()
     try:
         child = subprocess.Popen(command)
@@ -77,7 +77,7 @@ def run_with_own_pipes(parent: int, command: list[str]) -> int:
 
 
 def _end_and_exit(child: subprocess.Popen[bytes]) -> NoReturn:
-    """Ask a command to end, kill it GRACE_S later, and all that is left of it."""
+    """Ask a command to end, kill it GRACE_S later with all its descendants, and exit."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
@@ -87,7 +87,7 @@ def _end_and_exit(child: subprocess.Popen[bytes]) -> NoReturn:
 
 
 def run_guarded_command(parent: int, command: list[str]) -> int:
-    """Run a command until it ends, or the parent is gone; return its exit status."""
+    """Run a command until it or the parent ends; return its exit status."""
     outer_is_here, outer_lives = os.pipe()
     inner_is_here, inner_lives = os.pipe()
     if (inner := os.fork()) == 0:
@@ -107,7 +107,7 @@ def run_guarded_command(parent: int, command: list[str]) -> int:
 
 
 def _run(command: list[str], outer_is_here: int) -> int:
-    """Run a command until it ends, or the outer process does; return its exit status."""
+    """Run a command until it or the outer process ends; return its exit status."""
     _adopt_orphans()
     signal.signal(signal.SIGPIPE, lambda *_: _kill_all(""))  # nobody reads: the parent is gone
     try:
@@ -164,7 +164,7 @@ def _kill_all(reason: str) -> NoReturn:
 
 
 def _kill_children() -> None:
-    """Kill the children, until none is left: those of a killed one become ours (on Linux)."""
+    """Kill children until none is left: grandchildren become children (on Linux)."""
     ends_at = time.monotonic() + CLEAN_UP_S
     while time.monotonic() < ends_at:
         try:

@@ -1,4 +1,4 @@
-"""Check that processes of a server share nothing, by calls that tasks make anyway.
+"""Check that processes of a server share no state, by calls that tasks make anyway.
 
 One process makes the calls of some truths. What the server says of its state is looked at before,
 and in another process after. Nothing but the tasks' own calls and tools that only read is called.
@@ -30,7 +30,7 @@ CURE = (
 
 
 def isolation_notes(classes: Mapping[str, Any], tasks: Iterable[Task]) -> list[str]:
-    """Return what episodes of MCP servers would share, and what changes by itself, a line each.
+    """Describe what episodes of MCP servers share, and what changes by itself.
 
     `classes`: name -> "mcp:COMMAND" or the class of a server.
     """
@@ -43,7 +43,7 @@ def isolation_notes(classes: Mapping[str, Any], tasks: Iterable[Task]) -> list[s
     first = list(islice(involving, MAX_TASKS))
     for name, tools in servers.items():
         truths = [_truth(task, tools) for task in first if name in task.involved_classes]
-        truths = [each for each in truths if each][:MAX_TRUTHS]
+        truths = [truth for truth in truths if truth][:MAX_TRUTHS]
         try:
             notes += _notes(name, tools, truths)
         except InfrastructureError as error:
@@ -52,7 +52,7 @@ def isolation_notes(classes: Mapping[str, Any], tasks: Iterable[Task]) -> list[s
 
 
 def _truth(task: Task, tools: type[McpInstance]) -> list[Call]:
-    """Return the calls of a truth that are the server's; none where it cannot be read."""
+    """Return a truth's calls of the server; none if they cannot be parsed."""
     with suppress(ValueError):
         calls = [call for turn in oracle_calls(task) for call in turn]
         return [call for call in calls if hasattr(tools, call.name)]
@@ -74,29 +74,29 @@ def _notes(name: str, tools: type[McpInstance], truths: Sequence[Sequence[Call]]
         changed = _changed(results, again)
         leaks = changed - _changed(again, third)
         unclear = changed - leaks - moved
-    told = []
+    notes = []
     if leaks:
         what = "share their state: after one process wrote, another answers otherwise to"
-        told.append(f"{name}: episodes {what} {', '.join(sorted(leaks))}: {CURE}")
+        notes.append(f"{name}: episodes {what} {', '.join(sorted(leaks))}: {CURE}")
     if moved:
         what = "change by themselves, as a clock's: no truth that calls it is met"
-        told.append(f"{name}: results of {', '.join(sorted(moved))} {what}")
+        notes.append(f"{name}: results of {', '.join(sorted(moved))} {what}")
     if unclear:
         what = "differ from process to process: by a clock or by chance, and no truth that calls it"
-        told.append(
+        notes.append(
             f"{name}: results of {', '.join(sorted(unclear))} {what} is met, or by a state that "
             f"they share: {CURE}"
         )
-    return told
+    return notes
 
 
 def _looks(tools: type[McpInstance], truths: Sequence[Sequence[Call]]) -> list[Call]:
-    """Return calls that only read: those of truths, and of their arguments' folders.
+    """Return read-only calls: those of truths, and of their arguments' folders.
 
     Tools without needed arguments are called as they are.
     """
-    found: dict[str, Call] = {}
-    said = [item for truth in truths for call in truth for item in call.arguments.items()]
+    calls: dict[str, Call] = {}
+    items = [item for truth in truths for call in truth for item in call.arguments.items()]
     for doc, listed in zip(tools._server.tools, tools._server.listed, strict=True):
         only_reads = listed.only_reads
         if not (bool(_READS.match(doc.name)) if only_reads is None else only_reads):
@@ -106,36 +106,36 @@ def _looks(tools: type[McpInstance], truths: Sequence[Sequence[Call]]) -> list[C
         if not needed:
             every.append({})
         elif len(needed) == 1:
-            values = {text for key, value in said if key == needed[0] for text in _folders(value)}
+            values = {text for key, value in items if key == needed[0] for text in _folders(value)}
             every += [{needed[0]: value} for value in sorted(values)]
         for arguments in every:
             call = Call(doc.name, arguments)
-            found[json.dumps([doc.name, arguments], sort_keys=True, default=str)] = call
-    return list(found.values())
+            calls[json.dumps([doc.name, arguments], sort_keys=True, default=str)] = call
+    return list(calls.values())
 
 
 def _quick_ones(instance: McpInstance, calls: Sequence[Call]) -> list[Call]:
-    """Return the calls that take little time, as many as are made in LOOK_S."""
+    """Return the fast calls, as many as can be made in LOOK_S."""
     _results(instance, calls[:1])  # which starts the process
-    found, begun = list[Call](), time.monotonic()
+    quick, begun = list[Call](), time.monotonic()
     for call in calls:
         started = time.monotonic()
         if started - begun < LOOK_S:
             _results(instance, [call])
-            found += [call] * (time.monotonic() - started < LOOK_S / 2)
-    return found
+            quick += [call] * (time.monotonic() - started < LOOK_S / 2)
+    return quick
 
 
 def _folders(value: Any) -> list[str]:
-    """Return a text and, of a path, the folder that holds it."""
+    """Return a text and, if it is a path, its folder."""
     if not isinstance(value, str):
         return []
     return [value, value.rpartition("/")[0]] if "/" in value.strip("/") else [value]
 
 
 def _results(instance: McpInstance, calls: Sequence[Call]) -> dict[int, tuple[str, str]]:
-    """Return number -> (tool, result) of calls, errors of the tool as texts."""
-    found = {}
+    """Make calls; return number -> (tool, result), with errors of the tool as texts."""
+    results = {}
     for number, call in enumerate(calls):
         call_tool: Callable[..., Any] = getattr(instance, call.name)
         try:
@@ -144,9 +144,9 @@ def _results(instance: McpInstance, calls: Sequence[Call]) -> dict[int, tuple[st
             raise
         except Exception as error:  # whatever a tool makes of its arguments
             result = f"error: {error}"
-        found[number] = call.name, result
-    return found
+        results[number] = call.name, result
+    return results
 
 
-def _changed(one: Mapping[int, tuple[str, str]], other: Mapping[int, tuple[str, str]]) -> set[str]:
-    return {name for number, (name, result) in one.items() if other[number][1] != result}
+def _changed(old: Mapping[int, tuple[str, str]], new: Mapping[int, tuple[str, str]]) -> set[str]:
+    return {name for number, (name, result) in old.items() if new[number][1] != result}

@@ -1,4 +1,4 @@
-"""McpServer: the tools of a Model Context Protocol server, restarted where it fails.
+"""Tools of a Model Context Protocol server, which is restarted if it fails.
 
 A server's error about a call is a text for the model. A server that hangs, dies, breaks the
 protocol or changes its tools is an InfrastructureError: the episode is invalid, and the next call
@@ -40,7 +40,7 @@ _OPEN: weakref.WeakSet[McpServer] = weakref.WeakSet()
 
 
 class Connection(Protocol):
-    """Interface that a server needs of its connection: `McpConnection`, or a test's."""
+    """Interface of a server's connection: `McpConnection`, or a test's."""
 
     tools: list[ListedTool]
 
@@ -53,7 +53,7 @@ Connect = Callable[[], Connection]
 
 
 class McpServer(ToolServer):
-    """A server by its address, and its tools, for a ToolBox or a list of tools.
+    """MCP server at an address, with its tools for a ToolBox or a list of tools.
 
     `address`: "mcp:COMMAND" or "mcp:URL"; "mcp:PREFIX=..." puts a prefix before the names of its
     tools. `timeout_s` bounds each call, `start_timeout_s` each start, `max_output_length` the
@@ -122,25 +122,26 @@ class McpServer(ToolServer):
         functions = mcp_functions(self._listed, self.address.prefix, self.address.text)
         length = self._keywords["max_output_length"]
         self.tools = tuple(
-            Tool(each.doc, RemoteFunction(self, each), None, length) for each in functions
+            Tool(function.doc, RemoteFunction(self, function), None, length)
+            for function in functions
         )
 
     @property
     def listed(self) -> tuple[ListedTool, ...]:
-        """The tools as the server lists them, in the order of `tools`."""
+        """Tools as the server lists them, in the order of `tools`."""
         return tuple(self._listed)
 
     @property
     def is_running(self) -> bool:
-        """Whether the last call found it sound."""
+        """Whether the server was sound at the last call."""
         return self._connection is not None
 
     def another(self) -> McpServer:
-        """Return a server like it, which starts with its first call."""
+        """Return an equal server, which starts with its first call."""
         return _restored(self.address, self._keywords, self._listed)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the result text of a call, by the server's own names.
+        """Call a function by the server's name; return the result text.
 
         Raises McpToolError for what the model did wrong, InfrastructureError where the server
         fails.
@@ -171,7 +172,7 @@ class McpServer(ToolServer):
             thread.join(CLOSE_S)
 
     def _taken(self) -> Connection:
-        """Return the connection for one call, a new one where the last has failed.
+        """Take the connection for one call, a new one if the last has failed.
 
         Raises McpFailure.
         """
@@ -202,7 +203,7 @@ class McpServer(ToolServer):
         return connection
 
     def _retire(self, connection: Connection) -> None:
-        """Give no further call to a connection that failed."""
+        """Accept no further call on a connection that failed."""
         with self._lock:
             if self._connection is connection:
                 self._connection = None
@@ -232,7 +233,7 @@ class McpServer(ToolServer):
 def _restored(
     address: McpAddress, keywords: dict[str, Any], listed: Sequence[ListedTool]
 ) -> McpServer:
-    """Return a server in another process; it starts with the first call."""
+    """Unpickle a server in another process; it starts with the first call."""
     server = McpServer.__new__(McpServer)
     server.address = address
     server._keywords = keywords
@@ -242,7 +243,7 @@ def _restored(
 
 
 class RemoteFunction:
-    """A tool's function: takes the arguments by the names of its doc."""
+    """Function of a remote tool; takes the arguments of its doc by name."""
 
     def __init__(self, server: McpServer, function: McpFunction) -> None:
         self._server = server
@@ -250,7 +251,7 @@ class RemoteFunction:
 
     @property
     def address(self) -> str:
-        """The server's address, as it was given."""
+        """Address of the server, as it was given."""
         return self._server.address.text
 
     def __call__(self, /, **arguments: Any) -> str:
@@ -262,28 +263,28 @@ class RemoteFunction:
 
 
 def _json_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments that any JSON writer takes; McpToolError for those that JSON has not."""
+    """Check that arguments can be written as JSON; McpToolError otherwise."""
     try:
         text = json.dumps(encodable_value(dict(arguments)), allow_nan=False)
-        found: dict[str, Any] = json.loads(text)
-        deep = _depth(found, MAX_ARGUMENT_DEPTH)
+        parsed: dict[str, Any] = json.loads(text)
+        deep = _depth(parsed, MAX_ARGUMENT_DEPTH)
     except (TypeError, ValueError, RecursionError) as error:
         raise McpToolError(f"arguments must be JSON values: {error}") from None
     if deep:
         raise McpToolError(f"arguments nest deeper than {MAX_ARGUMENT_DEPTH}")
-    return found
+    return parsed
 
 
 def _depth(value: Any, left: int) -> bool:
-    """Return whether a value nests deeper than `left`."""
+    """Whether a value nests deeper than `left`."""
     if not isinstance(value, dict | list):
         return False
     inner = value.values() if isinstance(value, dict) else value
-    return left == 0 or any(_depth(each, left - 1) for each in inner)
+    return left == 0 or any(_depth(item, left - 1) for item in inner)
 
 
 def _close_all() -> None:
-    """Close the servers that are left when the interpreter ends, together."""
+    """Close the remaining servers at interpreter exit, concurrently."""
     threads = [threading.Thread(target=server.close, daemon=True) for server in list(_OPEN)]
     for thread in threads:
         thread.start()
@@ -295,7 +296,7 @@ atexit.register(_close_all)
 
 
 class McpInstance:
-    """The tools of a server that nobody else talks to: its state begins and ends with this object.
+    """Tools of a private server, with state that begins and ends with this object.
 
     The server starts with the first call. A copy starts one of its own, and makes the calls so far
     again: what a server answers must depend on its calls alone.
@@ -330,7 +331,7 @@ _TOOLS: weakref.WeakKeyDictionary[McpInstance, Any] = weakref.WeakKeyDictionary(
 
 
 def _end(server: McpServer, idle: list[McpServer] | None) -> None:
-    """Keep an instance's server for the next one, or end it: in a thread, for it takes seconds."""
+    """Keep an instance's server for the next one, or end it in a thread, as that takes seconds."""
     if idle is not None and server.is_running:
         idle.append(server)
     else:
@@ -339,7 +340,7 @@ def _end(server: McpServer, idle: list[McpServer] | None) -> None:
 
 @functools.cache
 def mcp_class(address: str, *, reset: str = "", **keywords: Any) -> type[McpInstance]:
-    """Return the class of the tools at an address: "mcp:COMMAND" or "mcp:URL".
+    """Make the tool class of an address: "mcp:COMMAND" or "mcp:URL".
 
     `reset` names a tool without arguments that brings the server to its first state, and that no
     model is offered: processes are then used again, and what is behind a URL, by one episode after

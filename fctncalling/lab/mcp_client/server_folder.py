@@ -1,4 +1,4 @@
-"""ServerFolder: a fresh folder for one process of a server, where its command says {tmp}."""
+"""Fresh folder for each process of a server with {tmp} in its command."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _PLACE = re.compile(r"\{tmp(?::([^{}]*))?\}")
 
 
 def seeds_of(texts: Iterable[str], place: str) -> list[Path]:
-    """Return the folders that {tmp:FOLDER} names; ToolDefinitionError for one that is none."""
-    named = {unquote(each) for text in texts for each in _PLACE.findall(text) if each}
+    """Return the folders that {tmp:FOLDER} names; ToolDefinitionError for a missing one."""
+    named = {unquote(name) for text in texts for name in _PLACE.findall(text) if name}
     for folder in map(Path, named):
         if not folder.is_dir():
             raise ToolDefinitionError(f"{place}: {folder}: expected a folder to copy into {{tmp}}")
-    return [Path(each) for each in sorted(named)]
+    return [Path(name) for name in sorted(named)]
 
 
 class ServerFolder:
-    """A folder that one process has to itself, from its start to its end.
+    """Private folder of one server process, which is removed after it.
 
     Where `texts`, the command and the values of its environment, say {tmp} or {tmp:SEED}, it is
     made, SEED's files are copied in, and its path stands for {tmp} in them and in arguments.
@@ -40,24 +40,24 @@ class ServerFolder:
             return
         seeds = seeds_of(texts, place)
         self._path = os.path.realpath(tempfile.mkdtemp(prefix="fctncalling_"))
-        for each in seeds:
-            shutil.copytree(each, self._path, symlinks=True, dirs_exist_ok=True)
+        for seed in seeds:
+            shutil.copytree(seed, self._path, symlinks=True, dirs_exist_ok=True)
 
     def filled(self, value: Any) -> Any:
-        """Return a text, list or object with the folder's path for {tmp}."""
+        """Replace {tmp} in a text, list or object by the folder's path."""
         if not self._path:
             return value
         if isinstance(value, str):
             return _PLACE.sub(lambda _: self._path, value)
         if isinstance(value, Mapping):
-            return {self.filled(key): self.filled(each) for key, each in value.items()}
-        return [self.filled(each) for each in value] if isinstance(value, list | tuple) else value
+            return {self.filled(key): self.filled(item) for key, item in value.items()}
+        return [self.filled(item) for item in value] if isinstance(value, list | tuple) else value
 
     def masked(self, text: str) -> str:
-        """Return a server's text with {tmp} for the folder's path."""
+        """Replace the folder's path in a server's text by {tmp}."""
         return text.replace(self._path, "{tmp}") if self._path else text
 
     def remove(self) -> None:
-        """Remove the folder, when its process has ended."""
+        """Remove the folder after its process has ended."""
         if self._path:
             shutil.rmtree(self._path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Function docs of a server's tools: names a model can call, schemas as BFCL writes them.
+"""Function docs of a server's tools: callable names, and schemas as BFCL writes them.
 
 What a server says is untrusted: names become identifiers, marks in descriptions are broken, long
 ones cut, schemas read as those of any specification.
@@ -25,7 +25,7 @@ MAX_DESCRIPTION, MAX_NAME, MAX_ENUM = 4_000, 64, 100
 
 @dataclass(frozen=True)
 class ListedTool:
-    """A tool as a server lists it."""
+    """Tool as a server lists it."""
 
     name: str
     description: str = ""
@@ -35,7 +35,7 @@ class ListedTool:
 
 @dataclass(frozen=True)
 class McpFunction:
-    """A tool as a model is shown it, and the names that the server knows it by."""
+    """Tool as models see it, with the names that the server uses."""
 
     doc: FunctionDoc
     server_name: str
@@ -43,7 +43,7 @@ class McpFunction:
 
 
 def mcp_functions(tools: Sequence[ListedTool], prefix: str, place: str) -> list[McpFunction]:
-    """Return the functions of a server's tools.
+    """Convert a server's tools to functions.
 
     ToolDefinitionError, naming `place`, for two that would have one name, for too many, and for
     none.
@@ -54,22 +54,22 @@ def mcp_functions(tools: Sequence[ListedTool], prefix: str, place: str) -> list[
         raise ToolDefinitionError(
             f"{place}: the server offers {len(tools)} tools: expected at most {MAX_TOOLS}"
         )
-    found: dict[str, McpFunction] = {}
+    functions: dict[str, McpFunction] = {}
     for tool in tools:
         function = _function(tool, prefix)
-        if function.doc.name in found:
+        if function.doc.name in functions:
             raise ToolDefinitionError(f"{place}: two of its tools are called {function.doc.name!r}")
-        found[function.doc.name] = function
-    return list(found.values())
+        functions[function.doc.name] = function
+    return list(functions.values())
 
 
 def _function(tool: ListedTool, prefix: str) -> McpFunction:
     schema = tool.input_schema
     reader = SchemaReader(ReferenceResolver(schema, tool.name), tool.name, first_type=False)
-    given = schema.get("properties")
+    schemas = schema.get("properties")
     properties: dict[str, Any] = {}
     names: dict[str, str] = {}
-    for parameter, inner in given.items() if isinstance(given, Mapping) else ():
+    for parameter, inner in schemas.items() if isinstance(schemas, Mapping) else ():
         name = _free_name(_identifier(str(parameter)), names)
         names[name] = str(parameter)
         tree: dict[str, Any] = {}
@@ -104,7 +104,7 @@ def _text(value: Any) -> str:
 
 
 def _without_marks(doc: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a parameter whose texts can stand in a prompt, nested ones included."""
+    """Remove marks from a parameter's texts, nested ones included."""
     result = {key: doc[key] for key in ("type", "minimum", "maximum") if key in doc}
     result["description"] = _text(doc.get("description"))
     choices = doc.get("enum", [])
@@ -112,15 +112,15 @@ def _without_marks(doc: Mapping[str, Any]) -> dict[str, Any]:
         result["enum"] = choices
     result |= {key: doc[key] for key in ("default", "format") if _is_short(doc.get(key, []))}
     if "properties" in doc:
-        inner = {name: each for name, each in doc["properties"].items() if _is_short(name)}
-        result["properties"] = {name: _without_marks(each) for name, each in inner.items()}
+        inner = {name: schema for name, schema in doc["properties"].items() if _is_short(name)}
+        result["properties"] = {name: _without_marks(schema) for name, schema in inner.items()}
     if "items" in doc:
         result["items"] = _without_marks(doc["items"])
     return result
 
 
 def _is_short(value: Any) -> bool:
-    """Whether a value can stand in a prompt as it is."""
+    """Whether a value is short enough for a prompt."""
     if isinstance(value, str):
         return len(value) <= MAX_NAME * 4 and neutralise_marks(encodable_text(value), TAGS) == value
     return value is None or isinstance(value, int | float)

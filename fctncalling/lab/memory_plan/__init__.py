@@ -1,4 +1,4 @@
-"""Memory plan: what a training run needs, computed from its flags before anything is loaded."""
+"""Memory that a training run needs, computed from its flags before anything is loaded."""
 
 from fctncalling.lab.memory_plan.planning import MemoryPlan, make_plan
 from fctncalling.lab.memory_plan.policy_sizes import policy_sizes

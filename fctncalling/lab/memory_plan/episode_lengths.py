@@ -1,4 +1,4 @@
-"""Lengths of a run's episodes, measured on ground truths of its tasks; no weights are loaded."""
+"""Lengths of a run's episodes, measured on ground truths; no weights are loaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNBOUNDED = 10**9
 
 
 class EpisodeLengths(NamedTuple):
-    """Lengths in tokens, as the tasks' ground truths have them."""
+    """Lengths in tokens of the ground truths' episodes."""
 
     demonstration: int  # the longest
     shared: int  # tokens with which all demonstrations begin
@@ -32,7 +32,7 @@ class EpisodeLengths(NamedTuple):
 
 
 def measure_episode_lengths(config: TrainConfig, run_config: RunConfig) -> EpisodeLengths | None:
-    """Measure the lengths of episodes; None where tasks or tokenizer do not tell.
+    """Measure the lengths of episodes; None if tasks or tokenizer do not allow it.
 
     SettingError or TaskError for tasks that no run could start with.
     """
@@ -64,7 +64,7 @@ def measure_episode_lengths(config: TrainConfig, run_config: RunConfig) -> Episo
 
 
 def _common_length(prompts: Sequence[Sequence[int]]) -> int:
-    """Return how many tokens all prompts begin with."""
+    """Return the length in tokens of the prompts' common prefix."""
     shortest = min(map(len, prompts))
     columns = enumerate(zip(*prompts, strict=False))
     return next((number for number, column in columns if len(set(column)) > 1), shortest)
@@ -80,7 +80,7 @@ def _template(config: TrainConfig, run_config: RunConfig) -> ChatTemplate:
 def _played(
     run_config: RunConfig, setup: TaskSetup, template: ChatTemplate
 ) -> Sequence[EpisodeRecord]:
-    """Return the ground truths' episodes of some training tasks, the longest among them."""
+    """Play the ground truths of some training tasks, the longest among them."""
     assert setup.make_env_over is not None
     handler = "" if run_config.handler == "auto" else run_config.handler
     chosen = _chosen(setup.training_tasks)

@@ -1,4 +1,4 @@
-"""The memory plan of a run: its phases from the sizes of the policy and the settings.
+"""Memory plan of a run: bytes of each phase, from the policy's sizes and the settings.
 
 What is left out: environments and tools (processes of their own), rollout workers and vLLM servers,
 texts and token records of the episodes, what another program takes meanwhile, attention
@@ -26,7 +26,7 @@ from fctncalling.lab.memory_plan.policy_sizes import BYTES_FP32, PolicySizes, po
 
 
 class MemoryTerm(NamedTuple):
-    """One thing that lies in memory during a phase."""
+    """Part of the memory that a phase needs."""
 
     name: str
     num_bytes: int
@@ -34,7 +34,7 @@ class MemoryTerm(NamedTuple):
 
 
 class MemoryPhase(NamedTuple):
-    """A part of a run, and what lies in memory at its highest."""
+    """Phase of a run, and its memory at the peak."""
 
     name: str
     terms: tuple[MemoryTerm, ...]
@@ -55,7 +55,7 @@ class MicrobatchSize(NamedTuple):
 
 
 class MemoryPlan(NamedTuple):
-    """Memory that a run needs, and whether that is there."""
+    """Memory that a run needs, and whether the machine has it."""
 
     sizes: PolicySizes
     device: str
@@ -69,21 +69,21 @@ class MemoryPlan(NamedTuple):
 
     @property
     def peak_phase(self) -> MemoryPhase:
-        """The phase that holds most."""
+        """Phase that needs most memory."""
         return max(self.phases, key=lambda phase: phase.num_bytes)
 
     @property
     def needed_bytes(self) -> int:
-        """Bytes that all processes of this machine hold at their highest, libraries included."""
+        """Peak memory of all processes of this machine in bytes, libraries included."""
         return self.num_processes * (self.libraries + self.peak_phase.num_bytes)
 
     @property
     def fits(self) -> bool:
-        """Whether the memory suffices; where nothing is known of it, it is taken to."""
+        """Whether the memory suffices; True if its size is unknown."""
         return self.available is None or self.needed_bytes <= self.available
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plan as JSON has it; sizes in bytes."""
+        """Convert the plan to JSON values; sizes in bytes."""
         return {
             "fits": self.fits,
             "device": self.device,
@@ -109,7 +109,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Return the bytes that a process could take here, those this one holds included.
+    """Return the bytes that this process could use, its present ones included.
 
     None where the system does not tell.
     """
@@ -119,7 +119,7 @@ def free_memory(device: torch.device) -> int | None:
         free, _ = torch.cuda.mem_get_info(device)
         return int(free + torch.cuda.memory_reserved(device))
     own = resident_memory()
-    limits = [it + own for it in (_available(), _left_in_container()) if it is not None]
+    limits = [size + own for size in (_available(), _left_in_container()) if size is not None]
     if limits:
         return min(limits)
     try:
@@ -129,7 +129,7 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def resident_memory() -> int:
-    """Return the bytes that this process holds now."""
+    """Return the bytes of this process's resident memory."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
@@ -141,17 +141,17 @@ def resident_memory() -> int:
 
 
 def _available() -> int | None:
-    """Return the bytes that Linux could give without swapping."""
+    """Return the bytes that Linux can give without swapping."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
     kilobytes = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
-    return next((1024 * int(each) for each in kilobytes), None)
+    return next((1024 * int(size) for size in kilobytes), None)
 
 
 def _left_in_container() -> int | None:
-    """Return the bytes that a control group (version 2) leaves; None where it sets no limit."""
+    """Return the bytes that a control group (version 2) leaves; None without a limit."""
     try:
         names = ("memory.max", "memory.current")
         limit, used = ((CGROUP / name).read_text().strip() for name in names)
@@ -167,10 +167,10 @@ _UNITS = {"GB": 10**9, "GIB": 2**30, "MB": 10**6, "MIB": 2**20}
 
 def parse_memory(text: str) -> int:
     """Parse a size such as 24GB to bytes; SettingError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([GM]i?B)", text.strip(), re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([GM]i?B)", text.strip(), re.IGNORECASE)
+    if match is None:
         raise SettingError(f'--memory: got "{text}", expected a size such as 24GB or 512MiB')
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def make_plan(
@@ -179,7 +179,7 @@ def make_plan(
     lengths: EpisodeLengths | None = None,
     memory: int | None = None,
 ) -> MemoryPlan:
-    """Return the plan for these settings on this machine, or for a device that is named.
+    """Make the plan of these settings for this machine or a named device.
 
     SettingError or ModelError for settings that no run could start with. roles: of a team, where
     `team_roles` names them. lengths: of the episodes; none: rows have --max_episode_tokens. memory:
@@ -215,7 +215,7 @@ def make_plan(
 
 
 def with_expected_lengths(config: TrainConfig, lengths: EpisodeLengths | None) -> TrainConfig:
-    """Return the settings with episodes no longer, and held-out ones no more, than is expected."""
+    """Limit the settings' episode length and held-out tasks to what is expected."""
     if lengths is None:
         return config
     return dataclasses.replace(
@@ -231,7 +231,7 @@ def _supervised_pass(
     batch: MicrobatchSize,
     lengths: EpisodeLengths | None,
 ) -> tuple[TrainConfig, MicrobatchSize]:
-    """Return settings of the supervised stage as those of an update, and its largest pass."""
+    """Return the supervised stage's settings as an update's, and its largest pass."""
     longest = lengths.demonstration if lengths else config.max_episode_tokens
     row = min(longest, config.max_episode_tokens)
     shared = lengths.shared if lengths and config.share_prefixes and sizes.own_forward else 0
@@ -264,7 +264,7 @@ def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int) -> Microba
 
 
 def longest_row(config: TrainConfig, sizes: PolicySizes) -> int:
-    """Return the tokens of the longest row.
+    """Return the length of the longest row in tokens.
 
     An episode, or what a central critic reads of one, all roles' rows and the state before them.
     """
@@ -282,7 +282,7 @@ def memory_phases(
     on_cpu: bool = True,
     prompt: int | None = None,
 ) -> tuple[MemoryPhase, ...]:
-    """Return what each phase of a run holds in one of `count` processes; pure arithmetic.
+    """Return the memory of each phase in one of `count` processes; pure arithmetic.
 
     prompt: tokens of the longest prompt; none: of the longest episode.
     """
@@ -320,13 +320,13 @@ def memory_phases(
 def _with_slack(
     phase: MemoryPhase, config: TrainConfig, sizes: PolicySizes, batch: MicrobatchSize, width: int
 ) -> MemoryPhase:
-    """Return an update with the free blocks that malloc holds in pieces.
+    """Add the free but fragmented blocks of malloc to an update's memory.
 
     Other phases have none to speak of: they make few small things that stay.
     """
     recomputed = config.gradient_checkpointing
-    moving = sum(it.num_bytes for it in phase.terms if it.name != "weights")
-    activations = sum(it.num_bytes for it in phase.terms if it.name == "activations")
+    moving = sum(term.num_bytes for term in phase.terms if term.name != "weights")
+    activations = sum(term.num_bytes for term in phase.terms if term.name == "activations")
     adapted = bool(config.lora_r) and not recomputed
     held = terms.fragmented_heap_bytes(moving, activations, adapted=adapted)
     if sizes.own_forward or recomputed:  # passes that trim the heap
@@ -341,11 +341,11 @@ def _with_slack(
 def _update_passes(
     config: TrainConfig, sizes: PolicySizes, batch: MicrobatchSize, width: int
 ) -> list[MemoryTerm]:
-    """Return the terms of the largest pass, forward and backward.
+    """Return the terms of the largest forward and backward pass.
 
     Logits and one layer's gradients of activations do not meet.
     """
-    kept = terms.activation_bytes(
+    activations = terms.activation_bytes(
         sizes,
         batch.tokens,
         batch.row,
@@ -359,7 +359,7 @@ def _update_passes(
     layer = terms.activation_gradient_bytes(sizes, batch.tokens, width=width) + recomputed
     flags = "--max_microbatch_tokens, --gradient_checkpointing"
     return [
-        MemoryTerm("activations", kept - recomputed, flags),
+        MemoryTerm("activations", activations - recomputed, flags),
         MemoryTerm("logits or one layer", max(logits, layer), "--max_microbatch_tokens"),
     ]
 
@@ -372,7 +372,7 @@ def _rollout_phase(
     width: int,
     prompt: int | None,
 ) -> MemoryPhase:
-    """Return what playing holds: the fused decoder's copies, the largest cache and a pass."""
+    """Return the memory of a rollout: decoder copies, largest cache and a pass."""
     if config.rollout_engine != "local":
         return MemoryPhase("rollout", tuple(held))
     # With --num_updates 0 only evaluations play: demonstrations are written, not sampled.
@@ -391,7 +391,7 @@ def _rollout_phase(
     read = min(PREFILL_TOKENS, tokens)
     passes = terms.rollout_pass_bytes(sizes, read, slots, width)
     cache_flags = "--n_rollout_threads, --max_episode_tokens, --max_cache_tokens"
-    found = [
+    candidates = [
         *held,
         MemoryTerm("decoder's copies", engines * sizes.fused_weights * width, "--role_adapters"),
         MemoryTerm("KV cache", cache, cache_flags),
@@ -399,14 +399,14 @@ def _rollout_phase(
         MemoryTerm("pass", passes, "--n_rollout_threads"),
     ]
     if config.fsdp and count > 1:
-        found.append(MemoryTerm("whole weights", sizes.policy_weight_bytes, "--fsdp"))
-    return MemoryPhase("rollout", tuple(found))
+        candidates.append(MemoryTerm("whole weights", sizes.policy_weight_bytes, "--fsdp"))
+    return MemoryPhase("rollout", tuple(candidates))
 
 
 def _largest_microbatch(
     plan: MemoryPlan, config: TrainConfig, count: int, width: int, prompt: int | None
 ) -> int | None:
-    """Return the largest --max_microbatch_tokens with which all phases fit, whole rows.
+    """Return the largest --max_microbatch_tokens, in whole rows, that fits all phases.
 
     None where not even one row does, or where nothing is known of the memory.
     """

@@ -26,7 +26,7 @@ BYTES_FP32 = 4
 
 
 class LayerWidths(NamedTuple):
-    """Widths of one decoder layer, in numbers a token."""
+    """Widths of one decoder layer, in numbers per token."""
 
     hidden: int
     queries: int  # heads * head size
@@ -39,7 +39,7 @@ class LayerWidths(NamedTuple):
 
 
 class PolicySizes(NamedTuple):
-    """Sizes that decide the memory of a policy."""
+    """Sizes that determine the memory of a policy."""
 
     num_weights: int  # language model, critic and adapters
     num_trained: int
@@ -60,7 +60,7 @@ class PolicySizes(NamedTuple):
 def policy_sizes(
     config: TrainConfig, device: torch.device, roles: Sequence[str] = ()
 ) -> PolicySizes:
-    """Return the sizes of the policy of these settings and roles.
+    """Count the sizes of the policy of these settings and roles.
 
     ModelError if the model cannot be read.
     """
@@ -68,22 +68,22 @@ def policy_sizes(
     policy = _empty_policy(config, dtype, roles)
     model, decoder = policy.model, policy.model.get_decoder()
     trained = [*policy.policy_parameters(), *policy.critic_parameters()]
-    own_bytes = sum(it.numel() * it.element_size() for it in policy.parameters())
+    own_bytes = sum(weight.numel() * weight.element_size() for weight in policy.parameters())
     reference = bool(config.kl_coef) and not config.lora_r
     first = _layers(decoder)[0]
     head = model.get_output_embeddings().weight
     fused = supports_fused_decoder(model)
     return PolicySizes(
-        num_weights=sum(it.numel() for it in policy.parameters()),
-        num_trained=sum(it.numel() for it in trained),
+        num_weights=sum(weight.numel() for weight in policy.parameters()),
+        num_trained=sum(weight.numel() for weight in trained),
         weight_bytes=own_bytes
-        + reference * BYTES_FP32 * sum(it.numel() for it in model.parameters()),
+        + reference * BYTES_FP32 * sum(weight.numel() for weight in model.parameters()),
         policy_weight_bytes=own_bytes,
-        largest_trained=max(it.numel() for it in trained),
+        largest_trained=max(weight.numel() for weight in trained),
         tied=head is model.get_input_embeddings().weight and not config.lora_r,
         num_layers=len(_layers(decoder)),
         layer=_layer_sizes(model, first, config, is_llama=fused),
-        layer_weights=sum(it.numel() for it in first.parameters()),
+        layer_weights=sum(weight.numel() for weight in first.parameters()),
         vocabulary=head.shape[0],
         num_backbones=2
         if config.critic in ("full", "lora") and config.algorithm_name != "GRPO"
@@ -99,7 +99,7 @@ def policy_sizes(
 
 
 def _empty_policy(config: TrainConfig, dtype: torch.dtype, roles: Sequence[str]) -> ActorCritic:
-    """Return the policy on the meta device: shapes without numbers."""
+    """Build the policy on the meta device: shapes without numbers."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     source = base_model(config)
@@ -144,8 +144,8 @@ def _layer_sizes(
     heads = int(getattr(settings, "num_attention_heads", 1))
     size = int(getattr(settings, "head_dim", None) or hidden // heads)
     key_heads = int(getattr(settings, "num_key_value_heads", None) or heads)
-    matrices = {name: it for name, it in layer.named_parameters() if it.dim() == 2}
-    base = [it for name, it in matrices.items() if "lora_" not in name]
+    matrices = {name: weight for name, weight in layer.named_parameters() if weight.dim() == 2}
+    base = [weight for name, weight in matrices.items() if "lora_" not in name]
     # one adapter reads a row, by the name of whichever role
     adapters = {name.rpartition("lora_A.")[2] for name in matrices if "lora_A." in name}
     adapted = sum("lora_A." in name for name in matrices) // max(1, len(adapters))
@@ -157,22 +157,22 @@ def _layer_sizes(
         heads=heads,
         lora_rank=adapted * config.lora_r,
         normed_heads=any(name.endswith("q_norm.weight") for name, _ in layer.named_parameters()),
-        other_widths=0 if is_llama else sum(sum(it.shape) for it in base),
+        other_widths=0 if is_llama else sum(sum(weight.shape) for weight in base),
     )
 
 
 def _fused_weights(model: Any) -> int:
-    """Return how many numbers the fused decoder copies.
+    """Return the number of weights that the fused decoder copies.
 
     All linear layers of a model that is not too large, and a small output layer.
     """
     every = list(model.named_parameters())
-    if sum(it.numel() for _, it in every) > MAX_FUSED_PARAMETERS:
+    if sum(weight.numel() for _, weight in every) > MAX_FUSED_PARAMETERS:
         return 0
     linear: int = sum(
-        it.numel()
-        for name, it in every
-        if it.dim() == 2 and "layers." in name and "lora_" not in name
+        weight.numel()
+        for name, weight in every
+        if weight.dim() == 2 and "layers." in name and "lora_" not in name
     )
     head = int(model.get_output_embeddings().weight.numel())
     return linear + (head if head <= MAX_HEAD_PARAMETERS else 0)

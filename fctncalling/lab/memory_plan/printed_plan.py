@@ -1,4 +1,4 @@
-"""`fctncalling train --plan`: print the memory plan and load nothing."""
+"""Printed memory plan (`fctncalling train --plan`); no weights are loaded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LORA_RANK = 16
 def remedies(
     plan: MemoryPlan, config: TrainConfig, plan_of: Callable[[TrainConfig], MemoryPlan]
 ) -> tuple[str, ...]:
-    """Return changes that make a run fit, the mildest first, each with its need; () if it fits.
+    """Return changes that make a run fit, the mildest first, with their needs; () if it fits.
 
     Of changes that differ in a number of episodes side by side, the one with most that fits. Where
     no change alone is enough, the one that saves most is named, and that it is not.
@@ -31,15 +31,15 @@ def remedies(
     for alternatives in _changes(plan, config):
         for changes in alternatives:
             try:
-                found = plan_of(dataclasses.replace(config, **changes))
+                changed = plan_of(dataclasses.replace(config, **changes))
             except SettingError:  # a change that does not go with the other flags
                 continue
-            words = f"{_words(changes)}: {size_text(found.needed_bytes)}"
-            if found.fits:
+            words = f"{_words(changes)}: {size_text(changed.needed_bytes)}"
+            if changed.fits:
                 enough.append(words)
                 break
-            if best is None or found.needed_bytes < best[0]:
-                best = found.needed_bytes, words
+            if best is None or changed.needed_bytes < best[0]:
+                best = changed.needed_bytes, words
     if enough or best is None:
         return tuple(enough)
     return (f"{best[1]}, which does not fit either; take a smaller model",)
@@ -66,8 +66,8 @@ def _changes(plan: MemoryPlan, config: TrainConfig) -> Iterator[list[dict[str, A
     if not config.lora_r:
         lighter = {"lora_r": LORA_RANK, **({"critic": "lora"} if config.critic == "full" else {})}
         yield [lighter, {**one_row, **lighter}]
-        yield [{**one_row, **lighter, **each} for each in fewer]
-    yield [{**one_row, **each} for each in fewer]
+        yield [{**one_row, **lighter, **change} for change in fewer]
+    yield [{**one_row, **change} for change in fewer]
 
 
 def _words(changes: dict[str, Any]) -> str:
@@ -77,12 +77,12 @@ def _words(changes: dict[str, Any]) -> str:
 
 
 def size_text(num_bytes: float) -> str:
-    """Return a size as people read it."""
+    """Format a size for people."""
     return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.0f} MB"
 
 
 def plan_text(plan: MemoryPlan) -> str:
-    """Return the plan as a screen: parameters, phases, the largest microbatch, changes."""
+    """Format the plan: parameters, phases, the largest microbatch, changes."""
     sizes = plan.sizes
     lines = [
         f"Parameters: {sizes.num_weights:,}, trained {sizes.num_trained:,}.",
@@ -102,7 +102,7 @@ def plan_text(plan: MemoryPlan) -> str:
     if plan.largest_microbatch is not None:
         lines.append(f"Largest --max_microbatch_tokens that fits: {plan.largest_microbatch}.")
     if plan.remedies:
-        lines += ["It would fit, or nearly, with", *(f"  {each}" for each in plan.remedies)]
+        lines += ["It would fit, or nearly, with", *(f"  {remedy}" for remedy in plan.remedies)]
     return "\n".join(lines)
 
 
@@ -116,7 +116,7 @@ def _verdict(plan: MemoryPlan) -> str:
 
 
 def print_plan(config: TrainConfig, run_config: RunConfig, roles: Sequence[str] = ()) -> int:
-    """Print the plan in the form of --plan, in the first process; return 0 if it fits, else 1.
+    """Print the plan in the form of --plan in the first process; return 0 if it fits, else 1.
 
     roles: of a team, where `team_roles` names them.
     """

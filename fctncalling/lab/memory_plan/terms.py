@@ -1,4 +1,4 @@
-"""Formulas of the memory plan: bytes of each thing that a run holds, as pure functions.
+"""Formulas of the memory plan: bytes of each part of a run, as pure functions.
 
 Numbers are fp32 (4 bytes) on a CPU. Passes that compute in bfloat16 hold half of that for each
 activation, and a cast copy of the weights; no GPU was at hand to check those.
@@ -26,17 +26,17 @@ ADAPTER_SHARE = 1.2
 
 
 def gradient_bytes(sizes: PolicySizes) -> int:
-    """Return the bytes of the gradients: 4 for each trained weight."""
+    """Return the bytes of the gradients: 4 per trained weight."""
     return BYTES_FP32 * sizes.num_trained
 
 
 def optimiser_bytes(sizes: PolicySizes) -> int:
-    """Return the bytes of AdamW's moments: 8 for each trained weight."""
+    """Return the bytes of AdamW's moments: 8 per trained weight."""
     return ADAMW_MOMENTS * BYTES_FP32 * sizes.num_trained
 
 
 def optimiser_step_bytes(sizes: PolicySizes) -> int:
-    """Return the bytes of what AdamW computes on the way: 2 arrays of the largest weight."""
+    """Return the bytes of AdamW's temporaries: 2 arrays of the largest weight."""
     return STEP_ARRAYS * BYTES_FP32 * sizes.largest_trained
 
 
@@ -64,7 +64,7 @@ def saved_activation_count(layer: LayerWidths, *, shared: bool) -> int:
 
 
 def checkpointed_activation_count(layer: LayerWidths, *, shared: bool) -> int:
-    """Return how many numbers of a token checkpointing keeps of a layer.
+    """Return how many numbers per token checkpointing saves of a layer.
 
     Its input, and output and log-sum-exps of its attention. On a tree that is computed in parts, of
     which most tokens have two.
@@ -73,7 +73,7 @@ def checkpointed_activation_count(layer: LayerWidths, *, shared: bool) -> int:
 
 
 def transient_activation_count(layer: LayerWidths) -> int:
-    """Return how many numbers of a token the backward pass of one layer computes at once.
+    """Return how many numbers per token the backward pass of one layer computes at once.
 
     Gradients of the feed-forward's three arrays and of four of the hidden size.
     """
@@ -83,7 +83,7 @@ def transient_activation_count(layer: LayerWidths) -> int:
 def activation_bytes(
     sizes: PolicySizes, tokens: int, row: int, *, checkpointing: bool, shared: bool, width: int
 ) -> int:
-    """Return the bytes that the passes over a microbatch keep for the backward pass.
+    """Return the bytes that the passes over a microbatch save for the backward pass.
 
         layers * tokens * saved_activation_count * width, for each backbone
         checkpointing: layers * tokens * checkpointed_numbers * width, and one whole layer
@@ -94,21 +94,21 @@ def activation_bytes(
     per_layer = tokens * saved_activation_count(sizes.layer, shared=shared) * width
     layers = per_layer * sizes.num_layers
     if checkpointing:
-        kept = checkpointed_activation_count(sizes.layer, shared=shared)
-        layers = tokens * kept * width * sizes.num_layers
+        num_saved = checkpointed_activation_count(sizes.layer, shared=shared)
+        layers = tokens * num_saved * width * sizes.num_layers
     bias = row * row / 2 * BYTES_FP32 if sizes.own_forward and not shared else 0
     return int(sizes.num_backbones * (layers + bias) + (per_layer if checkpointing else 0))
 
 
 def activation_gradient_bytes(sizes: PolicySizes, tokens: int, *, width: int) -> int:
-    """Return the bytes of gradients of activations that exist at once: those of one layer."""
+    """Return the bytes of one layer's activation gradients."""
     return tokens * transient_activation_count(sizes.layer) * width
 
 
 def untrimmed_heap_bytes(
     sizes: PolicySizes, tokens: int, *, checkpointing: bool, shared: bool, width: int
 ) -> int:
-    """Return the bytes of free blocks that malloc holds between two trims of the heap.
+    """Return the bytes of free blocks that malloc holds between two heap trims.
 
         layers between two trims * tokens * saved_activation_count * width
 
@@ -125,7 +125,7 @@ def untrimmed_heap_bytes(
 
 
 def fragmented_heap_bytes(moving: int, activations: int, *, adapted: bool) -> int:
-    """Return the bytes of free blocks that malloc holds where passes do not trim the heap.
+    """Return the bytes of free blocks that malloc holds if the heap is not trimmed.
 
     A share of all but weights, and of activations with adapters.
     """
@@ -142,7 +142,7 @@ def logits_bytes(sizes: PolicySizes, tokens: int) -> int:
 
 
 def output_gradient_bytes(sizes: PolicySizes) -> int:
-    """Return the bytes of the gradient of an output layer that is the embedding too.
+    """Return the bytes of the gradient of an output layer tied to the embedding.
 
     It is held apart until the embedding's gradient is added, at the end of the backward pass.
     """
@@ -155,7 +155,7 @@ def kv_cache_bytes_per_token(sizes: PolicySizes, width: int) -> int:
 
 
 def rollout_pass_bytes(sizes: PolicySizes, prefill_tokens: int, slots: int, width: int) -> int:
-    """Return the bytes of a pass of the rollout.
+    """Return the bytes of one forward pass of the rollout.
 
     The wider of two layers' arrays of the tokens that are read at once, attention scores, and the
     logits of all slots (3 arrays).

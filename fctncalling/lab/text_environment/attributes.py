@@ -12,7 +12,7 @@ TextTool = Callable[[str], str]
 
 
 def load_tool(name: str) -> TextTool:
-    """Return our tool for a hub name such as "ybelkada/simple-calculator", whoever its owner is.
+    """Return our tool for a hub name such as "ybelkada/simple-calculator", of any owner.
 
     Nothing is downloaded. Raises LookupError for names without a counterpart here, naming those
     that have one.

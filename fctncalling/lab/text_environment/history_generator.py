@@ -1,4 +1,4 @@
-"""Generate into TextHistories with the generation engine."""
+"""Generation into TextHistories with the generation engine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _IGNORED = (
 
 
 class Sampling(NamedTuple):
-    """Settings by which the policy's tokens are drawn."""
+    """Settings for sampling the policy's tokens."""
 
     temperature: float = 1.0  # 0: greedy
     max_new_tokens: int = DEFAULT_NEW_TOKENS  # between two pauses
@@ -45,7 +45,7 @@ class Sampling(NamedTuple):
 def parse_generation_kwargs(
     keywords: Mapping[str, Any] | None, stop_ids: Collection[int]
 ) -> Sampling:
-    """Return the Sampling settings of keywords named as in transformers' `generate`.
+    """Convert keywords of transformers' `generate` to Sampling settings.
 
     `eos_token_id`: an id, several, or -1 for none; not given, it is the tokenizer's. Raises
     ValueError for what would bend the distribution (top-k, top-p, penalties): training needs the
@@ -56,9 +56,9 @@ def parse_generation_kwargs(
     temperature = float(keywords.pop("temperature", 1.0)) if sampled else 0.0
     new_tokens = int(keywords.pop("max_new_tokens", DEFAULT_NEW_TOKENS))
     if "eos_token_id" in keywords:
-        given = keywords.pop("eos_token_id")
-        listed = [] if given is None else [given] if isinstance(given, int) else list(given)
-        stop_ids = [each for each in listed if each >= 0]
+        eos = keywords.pop("eos_token_id")
+        listed = [] if eos is None else [eos] if isinstance(eos, int) else list(eos)
+        stop_ids = [token for token in listed if token >= 0]
     for name, value in keywords.items():
         if name in _NO_EFFECT and value not in _NO_EFFECT[name]:
             raise ValueError(
@@ -66,10 +66,10 @@ def parse_generation_kwargs(
                 "compares with; leave it out and take temperature"
             )
         if name not in _NO_EFFECT and name not in _IGNORED:
-            known = ("do_sample", "temperature", "max_new_tokens", "eos_token_id")
+            names = ("do_sample", "temperature", "max_new_tokens", "eos_token_id")
             raise ValueError(
                 f"generation_kwargs: {name!r} is not known here; expected some of "
-                f"{', '.join(known)}"
+                f"{', '.join(names)}"
             )
     return Sampling(temperature, new_tokens, frozenset(stop_ids))
 
@@ -105,7 +105,7 @@ class RawTextTemplate(ChatTemplate):
         ]
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text; nothing is put in front or behind."""
+        """Encode a text without special tokens around it."""
         backend = self._backend
         if backend is None or backend.truncation is not None or backend.padding is not None:
             return super().encode(text)  # which takes back what a call of the tokenizer left set
@@ -113,18 +113,18 @@ class RawTextTemplate(ChatTemplate):
         return ids
 
     def query(self, text: str) -> list[int]:
-        """Return the ids of a text that an episode begins with."""
+        """Encode the text that an episode begins with."""
         return [*self.opening_ids, *self.encode(text)]
 
     def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:
-        """Return the ids of a text that continues others.
+        """Encode a text that continues other tokens.
 
         It cannot spell special tokens other than the tags.
         """
         return self.continuation(self.escape_specials(text, (*self._tags, *tags)))
 
     def continuation(self, text: str) -> list[int]:
-        """Return ids that decode to exactly the text after any other ids, if there are such."""
+        """Return ids that decode to exactly this text after any other ids, if they exist."""
         text = encodable_text(text)  # what is compared is what can be encoded
         ids = self.encode(text)
         for anchor, head, before in self._heads:
@@ -136,7 +136,7 @@ class RawTextTemplate(ChatTemplate):
         return ids
 
     def spell(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, special tokens spelled out."""
+        """Decode ids with special tokens spelled out."""
         if self._backend is not None:
             text: str = self._backend.decode(list(ids), skip_special_tokens=False)
         else:
@@ -146,7 +146,7 @@ class RawTextTemplate(ChatTemplate):
         return text
 
     def decode_suffix(self, ids: Sequence[int], start: int) -> str:
-        """Return the text of `ids[start:]` in context: the decoded whole less its start."""
+        """Decode `ids[start:]` in context: the whole text less its start."""
         return self.spell(ids)[len(self.spell(ids[:start])) :]
 
 
@@ -154,7 +154,7 @@ OnToken = Callable[[int, int, float | None], None]
 
 
 class HistoryGenerator:
-    """Generator that writes on in histories, whose attention caches it keeps while it has them.
+    """Generator that continues histories and reuses their attention caches.
 
     Every episode draws from a random stream of its own, seeded from torch's global one:
     `torch.manual_seed` makes a run repeatable, and what an episode says does not depend on those
@@ -196,7 +196,7 @@ class HistoryGenerator:
 
     @contextmanager
     def session(self, histories: Sequence[TextHistory], first: int = 0) -> Iterator[None]:
-        """Keep the caches of these histories.
+        """Context manager: keep the caches of these histories.
 
         They may only grow meanwhile, and the weights must stand still.
         """
@@ -247,7 +247,7 @@ class HistoryGenerator:
         return history.text[begin:stop], history.text_spans[-1][0] - begin
 
     def append_tool_output(self, history: TextHistory, ids: Sequence[int]) -> None:
-        """Append ids that the system wrote."""
+        """Append ids that the environment wrote."""
         self._append(history, ids, system=True)
         if self.on_token is not None:
             for token in ids:

@@ -1,4 +1,4 @@
-"""TextEnvironment: queries in, episodes with tools in mid-generation out, as TRL's users know it.
+"""Text environment as in TRL: queries in, episodes with tools in mid-generation out.
 
 A front on this project's own parts: the syntax and the tools are `ToolTextEnv`'s, generation is the
 rollout's engine with its attention caches, and `text_trainer` learns from what `run` returns.
@@ -48,7 +48,7 @@ RewardFunction = Callable[..., Any]
 def call_reward_fn(
     function: RewardFunction, responses: Sequence[str], keywords: Mapping[str, Any]
 ) -> list[Any]:
-    """Return one reward a response.
+    """Call a reward function; return one reward for each response.
 
     A function is given all responses and the keywords as they are, and returns a sequence; a single
     number stands for every response. One that names its parameters in the singular (`answer`, where
@@ -74,7 +74,7 @@ def call_reward_fn(
 def _singular_arguments(
     function: RewardFunction, keywords: Mapping[str, Any]
 ) -> dict[str, Sequence[Any]] | None:
-    """Return keyword -> its values, one a response, under the names of a function that takes one.
+    """Map plural keywords to the singular parameters of a function of one response.
 
     None for others.
     """
@@ -82,11 +82,11 @@ def _singular_arguments(
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return None
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     if takes_any or set(keywords) & set(parameters):
         return None
-    found = {name: keywords[f"{name}s"] for name in parameters if f"{name}s" in keywords}
-    return found if found and len(found) == len(keywords) else None
+    arguments = {name: keywords[f"{name}s"] for name in parameters if f"{name}s" in keywords}
+    return arguments if arguments and len(arguments) == len(keywords) else None
 
 
 def _call_one(
@@ -96,8 +96,8 @@ def _call_one(
     try:
         return function(response, **arguments)
     except Exception as error:
-        told = (repr(error), index, response[:80])
-        logger.warning("reward_fn raised %s for response %d (%r): it gets none", *told)
+        details = (repr(error), index, response[:80])
+        logger.warning("reward_fn raised %s for response %d (%r): it gets none", *details)
         return math.nan
 
 
@@ -108,7 +108,7 @@ MAX_THREADS = 32  # in which tools answer side by side
 
 
 class TextEnvironment:
-    """Environment in which a language model answers queries with tools, and who wrote what is kept.
+    """Text environment with tool calls in mid-generation; tracks token authorship.
 
     - `model`: a causal language model of transformers, or a policy with a value head around one;
       `tokenizer`: its own.
@@ -183,7 +183,7 @@ class TextEnvironment:
         self._refresh()
 
     def run(self, queries: Sequence[str], **rewards_kwargs: Any) -> Run:
-        """Play one episode a query.
+        """Play one episode for each query.
 
         Return (queries, responses, masks, rewards, histories), tensors of ids and masks.
 
@@ -198,10 +198,10 @@ class TextEnvironment:
         self.compute_reward(histories, **rewards_kwargs)
         parts = [history.split_query_response_tokens() for history in histories]
         queries_ids, responses, masks = ([part[at] for part in parts] for at in range(3))
-        return queries_ids, responses, masks, [each.reward for each in histories], histories
+        return queries_ids, responses, masks, [history.reward for history in histories], histories
 
     def _play(self, histories: list[TextHistory], first: int) -> list[TextHistory]:
-        """Play episodes side by side to their ends; the first of them is query number `first`."""
+        """Play concurrent episodes to their ends; `first` is the query number of the first."""
         with self._generator.session(histories, first):
             while any(not history.completed for history in histories):
                 histories = self.generate(histories)
@@ -210,9 +210,9 @@ class TextEnvironment:
                         history.append_segment("", (), system=False)  # the policy had its turn
                 self.tasks_end_check(histories)
                 if is_overridden(self, "step", _STEP):
-                    histories = [each if each.completed else self.step(each) for each in histories]
+                    histories = [h if h.completed else self.step(h) for h in histories]
                 else:
-                    self._answer_calls([each for each in histories if not each.completed])
+                    self._answer_calls([history for history in histories if not history.completed])
                 self.tasks_end_check(histories, model_turn=False)
         return histories
 
@@ -230,7 +230,7 @@ class TextEnvironment:
         return list(histories)
 
     def step(self, history: TextHistory) -> TextHistory:
-        """Answer the call that an episode has come to; one that has come to its end is completed.
+        """Answer the call at which an episode paused; complete an episode at its end.
 
         Where nobody has spoken yet, the call that the opening text holds is answered.
         """
@@ -250,7 +250,7 @@ class TextEnvironment:
         return history
 
     def parse_tool_call(self, text: str) -> tuple[str | None, str | None]:
-        """Return the tool and the query of a text's first call, (None, None) where it holds none.
+        """Return tool and query of a text's first call, (None, None) if it has none.
 
         A subclass may read a form of its own here; where arguments are many, the query is their
         JSON.
@@ -267,7 +267,7 @@ class TextEnvironment:
     def tasks_end_check(
         self, histories: Sequence[TextHistory], model_turn: bool = True
     ) -> list[TextHistory]:
-        """Complete the episodes that have come to their end."""
+        """Complete the episodes that have reached their end."""
         for history in histories:
             truncated, ended = self.task_end_check(history, model_turn=model_turn)
             if ended:
@@ -299,7 +299,7 @@ class TextEnvironment:
     def compute_reward(
         self, histories: Sequence[TextHistory], **reward_kwargs: Any
     ) -> list[TextHistory]:
-        """Give every episode its reward, for the policy's words behind the last result.
+        """Reward every episode for the policy's text after the last result.
 
         NaN for an invalid one.
         """
@@ -323,7 +323,7 @@ class TextEnvironment:
         self._tools.close()
 
     def _refresh(self) -> None:
-        """Bring the parts up to the attributes, and build those that are missing.
+        """Rebuild missing or outdated parts from the attributes.
 
         Nothing is checked where it is assigned: plain attributes and dicts are what users of such
         environments expect, and a dict that is changed in place tells nobody. What is compared
@@ -378,13 +378,13 @@ class TextEnvironment:
         batch_size: int = 16,
         pad_to_multiple_of: int | None = None,
     ) -> list[Tensor]:
-        """Return the ids that the policy writes behind each query's, to its next call or end.
+        """Generate after each query up to a call or the end; return the new ids.
 
         A private name of TRL's that its users' subclasses call. Nothing is padded here.
         """
         self._refresh()
         histories = [
-            TextHistory(self.template.spell(ids := [int(each) for each in query]), ids)
+            TextHistory(self.template.spell(ids := [int(token) for token in query]), ids)
             for query in query_tensors
         ]
         for first in range(0, len(histories), batch_size):
@@ -399,14 +399,14 @@ class TextEnvironment:
         return self.max_length is not None and len(history.ids) >= self.max_length
 
     def _answer_calls(self, histories: Sequence[TextHistory]) -> None:
-        """Answer the calls that many episodes have come to, whose tools run at once."""
+        """Answer the calls of many episodes; their tools run at once."""
         blocks = [(history, self._read(*self._pause(history))) for history in histories]
         self._answer([(history, block) for history, block in blocks if block is not None])
 
     def _answer(self, blocks: Sequence[tuple[TextHistory, CallBlock | None]]) -> None:
-        given = [block for _, block in blocks if block is not None]
-        with ThreadPoolExecutor(max(1, min(len(given), MAX_THREADS))) as threads:
-            answers = list(threads.map(self._answer_or_failure, given))
+        calls = [block for _, block in blocks if block is not None]
+        with ThreadPoolExecutor(max(1, min(len(calls), MAX_THREADS))) as threads:
+            answers = list(threads.map(self._answer_or_failure, calls))
         for (history, _), answer in zip(blocks, answers, strict=True):
             if isinstance(answer, InfrastructureError):
                 history.invalid = True
@@ -424,7 +424,7 @@ class TextEnvironment:
             return failure
 
     def _read(self, words: str, pause: PausedMessage) -> CallBlock | None:
-        """Return the call of a pause, by a subclass's `parse_tool_call` if it overrides that."""
+        """Parse the call at a pause, by a subclass's `parse_tool_call` if it overrides that."""
         if not is_overridden(self, "parse_tool_call", _PARSE_TOOL_CALL):
             return pause.block
         tool, query = self.parse_tool_call(words)
@@ -441,9 +441,9 @@ _STEP, _PARSE_TOOL_CALL = TextEnvironment.step, TextEnvironment.parse_tool_call
 
 
 def is_overridden(environment: object, name: str, own: Any) -> bool:
-    """Whether a method is another than the class's own: a subclass's, or one that was assigned."""
+    """Whether a method was overridden by a subclass or by assignment."""
     return getattr(getattr(environment, name), "__func__", None) is not own
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(one[name] is other[name] for name in one)
+def _same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    return left.keys() == right.keys() and all(left[name] is right[name] for name in left)

@@ -1,4 +1,4 @@
-"""TextHistory: one episode with tools in mid-generation, as text, ids and authors."""
+"""Episode with tools in mid-generation, as text, ids and authors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Span = tuple[int, int]
 
 
 class TextHistory:
-    """Segments of an episode in order: the query, then the policy's and the tools'.
+    """Segments of an episode in order: the query, then the policy's and the tools' texts.
 
     `text` and `tokens` hold all of it; `text_spans` and `token_spans` where each segment lies,
     `system_spans` whether the system wrote it, `token_masks` 1 for tokens of the policy.
@@ -52,7 +52,7 @@ class TextHistory:
         system: bool = True,
         logprobs: Sequence[float] | None = None,
     ) -> None:
-        """Append a segment written by the system or the policy.
+        """Append a segment that the system or the policy wrote.
 
         An empty one is valid: its author had nothing to say.
         """
@@ -77,29 +77,29 @@ class TextHistory:
 
     @property
     def token_masks(self) -> Tensor:
-        """1 where the policy wrote the token, else 0; (T,) int64."""
+        """1 for tokens that the policy wrote, else 0; (T,) int64."""
         return torch.tensor(self._mask, dtype=torch.int64)
 
     @property
     def last_text_segment(self) -> str:
-        """The text of the last segment, whoever wrote it."""
+        """Text of the last segment."""
         start, end = self.text_spans[-1]
         return self.text[start:end]
 
     @property
     def last_token_segment(self) -> Tensor:
-        """The token ids of the last segment."""
+        """Token ids of the last segment."""
         start, end = self.token_spans[-1]
         return self.tokens[start:end]
 
     @property
     def num_answered_calls(self) -> int:
-        """Segments of the system behind the query: the calls that were answered."""
+        """Number of answered calls: the system's segments after the query."""
         return sum(self.system_spans[1:])
 
     @property
     def last_words(self) -> tuple[int, int]:
-        """The first and the end of the segments that the policy wrote since the system last did.
+        """First and end of the policy's segments since the system's last one.
 
         Equal for none.
         """
@@ -109,12 +109,12 @@ class TextHistory:
         return first, len(self.system_spans)
 
     def split_query_response_tokens(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the query's ids, the ids of all that followed, and the mask of the latter."""
+        """Return the query's ids, all later ids, and the mask of the later ones."""
         end = self.token_spans[0][1]
         return self.tokens[:end], self.tokens[end:], self.token_masks[end:]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON values: a line of a file that `view` makes a page of."""
+        """Convert the history to JSON values: a line of a file that `view` displays."""
         reward = float(self.reward)
         return {
             "text": self.text,
@@ -122,7 +122,7 @@ class TextHistory:
             "system_spans": list(self.system_spans),
             "ids": list(self.ids),
             "token_spans": [list(span) for span in self.token_spans],
-            "logprobs": [None if math.isnan(each) else each for each in self.logprobs],
+            "logprobs": [None if math.isnan(logprob) else logprob for logprob in self.logprobs],
             "reward": reward if math.isfinite(reward) else None,
             "completed": self.completed,
             "truncated": self.truncated,
@@ -130,13 +130,13 @@ class TextHistory:
         }
 
     def show_text(self, show_legend: bool = False, *, console: Console | None = None) -> None:
-        """Print the episode's text, coloured by who wrote what, and its reward; needs rich."""
+        """Print the episode's text, coloured by author, and its reward; needs rich."""
         self._show(None, show_legend, console)
 
     def show_tokens(
         self, tokenizer: Any, show_legend: bool = False, *, console: Console | None = None
     ) -> None:
-        """Print the episode's tokens as the tokenizer spells them, coloured by who wrote what.
+        """Print the episode's tokens as the tokenizer spells them, coloured by author.
 
         Needs rich.
         """
@@ -149,11 +149,11 @@ class TextHistory:
             console.print(legend())
 
     def show_colour_legend(self, *, console: Console | None = None) -> None:
-        """Print which colour stands for whom; needs rich."""
+        """Print the legend of the colours; needs rich."""
         console_or_default(console).print(legend())
 
     def to_html(self, tokenizer: Any = None) -> str:
-        """Return the episode as an HTML page that needs nothing else.
+        """Format the episode as a self-contained HTML page.
 
         With a tokenizer every token is a box of its own, with its id and log-probability as a tool
         tip.
@@ -196,7 +196,7 @@ def console_or_default(console: Console | None) -> Console:
 
 
 def styled_pieces(history: TextHistory, tokenizer: Any = None) -> Iterator[tuple[str, Style, str]]:
-    """Yield each segment's text, its style and ""; with a tokenizer each token's, and a tool tip.
+    """Yield (text, style, tip) of each segment, or with a tokenizer of each token.
 
     Control and invisible characters are escapes.
     """
@@ -208,13 +208,13 @@ def styled_pieces(history: TextHistory, tokenizer: Any = None) -> Iterator[tuple
             continue
         for position in range(*history.token_spans[index]):
             logprob = history.logprobs[position]
-            said = "" if math.isnan(logprob) else f", log-probability {logprob:.3f}"
+            note = "" if math.isnan(logprob) else f", log-probability {logprob:.3f}"
             text = escape_unprintable(token_text(tokenizer, history.ids, position))
-            yield text, style, f"id {history.ids[position]}{said}"
+            yield text, style, f"id {history.ids[position]}{note}"
 
 
 def rich_text(history: TextHistory, tokenizer: Any = None) -> Text:
-    """Return the text in colours, or its tokens if a tokenizer is given, a blank behind each."""
+    """Format the text in colours; with a tokenizer its tokens, separated by blanks."""
     from rich.text import Text
 
     text = Text()
@@ -225,7 +225,7 @@ def rich_text(history: TextHistory, tokenizer: Any = None) -> Text:
 
 
 def legend() -> Text:
-    """Return which colour stands for whom."""
+    """Return the legend of the colours."""
     from rich.text import Text
 
     text = Text("\n(Colour Legend: ")
@@ -253,7 +253,7 @@ def _span(text: str, style: Style, tip: str = "") -> str:
 
 
 def token_text(tokenizer: Any, ids: Sequence[int], position: int) -> str:
-    """Return the text that a token adds, blanks included.
+    """Return the text of a token, blanks included.
 
     Its bytes if it is part of a character.
     """

@@ -1,4 +1,4 @@
-"""TextTrainer: train on the output of `TextEnvironment.run`, one `step` per batch of episodes."""
+"""Trainer on the output of `TextEnvironment.run`, one `step` per batch of episodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ids = Tensor | Sequence[int]
 
 
 class TextTrainer:
-    """This project's update behind the interface of TRL's PPOTrainer.
+    """This project's update with the interface of TRL's PPOTrainer.
 
     `config`: any TrainConfig; `algorithm_name` is TPPO where it says nothing else. `model`: an
     ActorCritic, or a causal language model, which gets a value head and learns in place.
@@ -62,7 +62,7 @@ class TextTrainer:
         logprobs: Sequence[Sequence[float]] | None = None,
         truncated: Sequence[bool] | None = None,
     ) -> dict[str, float]:
-        """Learn from a batch of episodes once and return the figures of the update.
+        """Learn from a batch of episodes once and return the update's metrics.
 
         `response_masks`: 1 where the policy wrote a token; none: it wrote all of them. A score of
         NaN or None marks an episode to leave out. `logprobs`: as sampled, one a token of query and
@@ -80,8 +80,8 @@ class TextTrainer:
                 f"step: {len(queries)} queries, {len(responses)} responses, {len(scores)} scores, "
                 f"{len(masks)} masks, {len(cut)} of truncated: expected as many of each"
             )
-        known: Sequence[Any] = logprobs if logprobs is not None else [None] * len(queries)
-        parts = zip(queries, responses, scores, masks, known, cut, strict=True)
+        sampled: Sequence[Any] = logprobs if logprobs is not None else [None] * len(queries)
+        parts = zip(queries, responses, scores, masks, sampled, cut, strict=True)
         episodes = [_episode(*part) for part in parts]
         metrics = self._update(episodes)
         if logprobs is None:
@@ -91,7 +91,7 @@ class TextTrainer:
         return {"env/reward_mean": sum(returns) / len(returns), **metrics}
 
     def _update(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float]:
-        """Learn once with the settings that the number of steps so far makes of the config's."""
+        """Learn once, with the settings that the schedule has at this step."""
         rates = learning_rates(self.config, self.counters.updates)
         set_learning_rates(self.optimisers, rates)
         alone = self.counters.critic_episodes < self.config.critic_warmup_episodes
@@ -122,9 +122,9 @@ def _episode(
     logprobs: Sequence[float] | None,
     truncated: bool,
 ) -> EpisodeRecord:
-    """Return the training record of an episode; an action is the text between two results."""
+    """Convert an episode to a training record; an action is the text between two results."""
     before, after = _ids(query), _ids(response)
-    acted = [False] * len(before) + [bool(each) for each in _ids(mask)]
+    acted = [False] * len(before) + [bool(flag) for flag in _ids(mask)]
     if len(acted) != len(before) + len(after):
         raise ValueError(
             f"step: a mask has {len(acted) - len(before)} entries for {len(after)} response tokens"
@@ -134,8 +134,8 @@ def _episode(
     rewards = [0.0] * len(acted)
     if any(ends) and not math.isnan(reward):
         rewards[len(ends) - 1 - ends[::-1].index(True)] = reward
-    known = list(logprobs) if logprobs is not None else [math.nan] * len(acted)
-    sampled = [float(value) if here else 0.0 for value, here in zip(known, acted, strict=True)]
+    values = list(logprobs) if logprobs is not None else [math.nan] * len(acted)
+    sampled = [float(value) if here else 0.0 for value, here in zip(values, acted, strict=True)]
     row = TokenRecord(before + after, acted, ends, sampled, rewards)
     return EpisodeRecord(
         task_id=" ".join(map(str, before)),  # GRPO compares episodes of one query

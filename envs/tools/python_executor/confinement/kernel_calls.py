@@ -1,4 +1,4 @@
-"""System calls by ctypes: prctl and its numbers, and the error of a layer that is refused."""
+"""System calls by ctypes (prctl), and the error of a layer that the kernel refuses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ConfinementError(OSError):
 def prctl(
     option: int, value: int | ctypes.c_char_p = 0, pointer: ctypes.c_char_p | None = None
 ) -> None:
-    """prctl(2): call it, and raise ConfinementError where the kernel refuses."""
+    """Call prctl(2); raise ConfinementError if the kernel refuses."""
     if libc.prctl(option, value, pointer, 0, 0):
         raise ConfinementError(
             ctypes.get_errno(), f"prctl({option}): {os.strerror(ctypes.get_errno())}"

@@ -1,4 +1,4 @@
-"""Confinement: the layers that a kernel takes, prepared once and put on every child.
+"""Confinement: the layers that the kernel supports, prepared once and applied to every child.
 
 seccomp is the layer that matters most, Landlock the second lock on files, TCP, abstract sockets and
 signals; the address space limit is the only bound on memory. Everything reusable is built once
@@ -31,19 +31,17 @@ LANDLOCK_CREATE_RULESET, LANDLOCK_RESTRICT_SELF = 444, 446  # the same number on
 
 
 def landlock_abi() -> int:
-    """Return the kernel's Landlock ABI, its version, 0 where there is none."""
+    """Return the version of the kernel's Landlock ABI, 0 if it has none."""
     if not hasattr(libc, "syscall"):
         return 0
     return max(0, int(libc.syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)))
 
 
 def landlock_ruleset() -> int:
-    """Return a new Landlock ruleset, its descriptor; it allows no paths and no network.
+    """Create a Landlock ruleset that allows no paths and no network; return its descriptor.
 
-    It shuts off paths, TCP, abstract sockets and signals to others.
-
-    Each right exists from one ABI version on, and naming a later one is an error
-    (linux/landlock.h).
+    It shuts off paths, TCP, abstract sockets and signals to others. Each right exists from one ABI
+    version on, and naming a later one is an error (linux/landlock.h).
     """
     abi = landlock_abi()
     if not abi:
@@ -61,7 +59,7 @@ def landlock_ruleset() -> int:
 
 
 def restrict_by_landlock(ruleset: int) -> None:
-    """Restrict the calling process by a Landlock ruleset for good; needs no_new_privs."""
+    """Restrict the calling process by a Landlock ruleset; needs no_new_privs."""
     if libc.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0):
         raise ConfinementError(ctypes.get_errno(), "landlock_restrict_self failed")
 
@@ -70,7 +68,7 @@ LAYERS = ("rlimits", "landlock", "seccomp")
 
 
 def lower_resource_limit(name: str, soft: int, hard: int | None = None) -> None:
-    """Lower a resource limit (setrlimit), never above the present one.
+    """Lower a resource limit (setrlimit), never raise it.
 
     No effect where the system does not have it.
     """
@@ -85,9 +83,9 @@ def lower_resource_limit(name: str, soft: int, hard: int | None = None) -> None:
 
 
 def mapped_address_space_bytes() -> int:
-    """Return the bytes of the address space that this process maps.
+    """Return the size of this process's address space in bytes.
 
-    A generous guess where the system does not say.
+    A generous guess if the system does not say.
     """
     try:
         with open("/proc/self/statm") as file:
@@ -97,10 +95,10 @@ def mapped_address_space_bytes() -> int:
 
 
 class Confinement:
-    """Confinement of child processes: layers prepared once and put on each by `apply`.
+    """Layers of confinement, prepared once and put on each child by `apply`.
 
-    `layers` are those of the wanted ones that this kernel takes, tried in a trial process each;
-    `missing` tells of the others, layer -> reason.
+    `layers` are the requested ones that this kernel supports, each tried in a trial process;
+    `missing` has the reasons of the others.
     """
 
     def __init__(self, requested: tuple[str, ...], *, threads: bool) -> None:
@@ -139,7 +137,7 @@ class Confinement:
         install_filter(self._program.replace(mark, struct.pack("=I", os.getpid())))
 
     def apply(self, *, memory_bytes: int, cpu_s: int, close: Callable[[], None]) -> None:
-        """Apply the confinement to the calling process for good.
+        """Confine the calling process, irrevocably.
 
         `close` is called once no inherited descriptor is needed any more.
         """
@@ -156,7 +154,11 @@ class Confinement:
             if self._threads:
                 # Threads count too; without threads the filter allows no new task at all.
                 lower_resource_limit("NPROC", 4096)
+            # Address space, as Linux limits no resident memory: hence on top of what the zygote
+            # has mapped.
             lower_resource_limit("AS", self._base + memory_bytes)
+        # In this order: Landlock needs its ruleset's descriptor, which `close` closes, and the
+        # filter refuses the system calls of both.
         if self._ruleset >= 0:
             self._restrict_by_landlock()
         close()
@@ -165,7 +167,7 @@ class Confinement:
 
 
 def _try_in_a_trial_process(layer: Callable[[], None]) -> None:
-    """Put a layer on a process made for it; raises ConfinementError where that fails."""
+    """Apply a layer to a trial process; raises ConfinementError if that fails."""
     pid = os.fork()
     if pid == 0:
         code = 1

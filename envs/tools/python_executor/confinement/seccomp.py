@@ -1,4 +1,4 @@
-"""seccomp filter: a small assembler of BPF programs, and the program that a snippet runs under.
+"""Filter of system calls (seccomp): a small BPF assembler, and the program for snippets.
 
 The layer that matters most: no fork, no path, no socket, no other process.
 """
@@ -31,7 +31,7 @@ process or a file. uname is missing on purpose: it tells the host's name. So are
 tells its load, and membarrier, which interrupts every core of the machine.
 """
 PATHS = _TABLES["paths"]
-"""Everything that names a path: refused with EACCES, which Python tells as PermissionError."""
+"""Everything that names a path: refused with EACCES, which Python raises as PermissionError."""
 JUDGED = _TABLES["judged"]
 """Decided by their arguments: one rule for each in `_judged`."""
 
@@ -43,7 +43,7 @@ ARCHITECTURE = os.uname().machine
 
 
 def syscall_numbers(table: Numbers) -> dict[str, int]:
-    """Return this machine's syscall numbers by name; empty if it is unknown."""
+    """Return this machine's syscall numbers by name; {} for an unknown machine."""
     if ARCHITECTURE not in AUDIT_ARCHITECTURE:
         return {}
     column = 0 if ARCHITECTURE == "x86_64" else 1
@@ -70,6 +70,8 @@ FUTEX_COMMANDS, FUTEX_COMMAND_MASK = (0, 1, 3, 4, 5, 9, 10), 0x7F
 PID_MARK = 0x5EC0FFEE  # stands for the child's own pid until the child knows it
 
 
+# struct sock_filter. `if_true` and `if_false` count instructions to skip; so blocks are joined like
+# text, and a jump over a block is its length.
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, if_true, if_false, value & 0xFFFFFFFF)
 
@@ -91,7 +93,7 @@ def _argument(index: int, *, high: bool = False) -> bytes:
 
 
 def _only_values(index: int, values: tuple[int, ...], mask: int = 0) -> bytes:
-    """Pass where an argument is one of the values.
+    """Allow a call if an argument is one of the values.
 
     The kernel reads these arguments as 32-bit integers.
     """
@@ -102,14 +104,14 @@ def _only_values(index: int, values: tuple[int, ...], mask: int = 0) -> bytes:
 
 
 def _only_harmless_fcntl() -> bytes:
-    """Pass the commands that duplicate a descriptor or ask, and F_SETFL with harmless flags."""
+    """Allow commands that duplicate or query a descriptor, and F_SETFL with harmless flags."""
     flags = _unless_bit(2, ~FILE_FLAGS)
     skip = _instruction(JUMP_EQUAL, F_SETFL, 0, _length(flags))
     return _argument(1) + skip + flags + _only_values(1, FCNTL_COMMANDS)
 
 
 def _only_own_clocks() -> bytes:
-    """Pass the system's clocks.
+    """Allow the system's clocks.
 
     A negative number is the clock of a process, and tells whether there is one.
     """
@@ -127,7 +129,8 @@ def _unless_bit(index: int, bit: int) -> bytes:
 
 
 def _only_limit_queries() -> bytes:
-    """Pass prlimit64(0 or own pid, resource, NULL, out): asking is harmless, setting is not."""
+    """Allow prlimit64(0 or own pid, resource, NULL, out): a query, not a change."""
+    # BPF loads 32 bits at a time: the pointer to the new limit is NULL if both its halves are 0.
     block = b""
     for index, high in ((2, False), (2, True), (0, False)):
         block += (
@@ -163,7 +166,7 @@ def _judged(threads: bool) -> dict[str, bytes]:
 
 
 def _search_tree(rules: list[tuple[int, bytes]]) -> bytes:
-    """Return code that finds the last rule whose number is <= the one at hand.
+    """Return code that finds the last rule with a number <= the one loaded.
 
     A tree, not a list: at installation the kernel runs the filter once for every system call there
     is.
@@ -179,7 +182,7 @@ def _search_tree(rules: list[tuple[int, bytes]]) -> bytes:
 
 
 def seccomp_filter(*, threads: bool) -> bytes:
-    """Return the seccomp filter as a BPF program for this architecture.
+    """Build the seccomp filter as a BPF program for this architecture.
 
     It has PID_MARK where the child's pid belongs.
     """
@@ -188,12 +191,13 @@ def seccomp_filter(*, threads: bool) -> bytes:
     actions = {number: _give(PASS) for number in syscall_numbers(ALLOWED).values()}
     actions |= {number: _refuse(errno.EACCES) for number in syscall_numbers(PATHS).values()}
     actions |= {number: _judged(threads)[name] for name, number in syscall_numbers(JUDGED).items()}
+    # Numbers are cut into ranges of one action: (first number, action).
     rules, default = [(0, _refuse(errno.EPERM))], _refuse(errno.EPERM)
     for number in range(max(actions) + 2):
         action = actions.get(number, default)
         if action != rules[-1][1]:
             rules.append((number, action))
-    if ARCHITECTURE == "x86_64":
+    if ARCHITECTURE == "x86_64":  # the same calls again, in the convention of x32
         rules.append((X32_BIT, _give(KILL)))
     other_convention = _instruction(JUMP_EQUAL, AUDIT_ARCHITECTURE[ARCHITECTURE], 1, 0) + _give(
         KILL
@@ -207,7 +211,7 @@ def seccomp_filter(*, threads: bool) -> bytes:
 
 
 def install_filter(program: bytes) -> None:
-    """Install a filter of system calls on the calling thread for good; needs no_new_privs."""
+    """Install a seccomp filter on the calling thread; needs no_new_privs."""
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HxxxxxxQ", _length(program), ctypes.addressof(buffer))
     prctl(PR_SET_SECCOMP, 2, ctypes.c_char_p(header))
