@@ -56,6 +56,7 @@ from fctncalling.cli.score.score_files import (
 )
 from fctncalling.cli.score.unread_answers import UnreadAnswers
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.next_command import next_command
 from fctncalling.cli.shared.parser import add_flag, add_switch
 from fctncalling.cli.shared.task_finder import (
     category_file,
@@ -279,6 +280,8 @@ def run(args: argparse.Namespace) -> int:
             f"{invalid[0]}"
         )
         print(f"error: {message}", file=sys.stderr)
+    if not args.json:
+        print(f"\n{next_command('why', args.input, tools=args)}")
     return unread.report() or int(bool(invalid))
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.shared.next_command import next_command
 from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
 from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.errors import TaskError
@@ -141,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
             write_report(args.output, guard.folder, page, files.summary())
             report["report"] = str(page)
             text += f"\nreport: {page}"
+        text += "\n" + next_command("lint", "--dataset_path", args.output)
         print(json.dumps(report, indent=2) if args.json else text)
     except (*REFUSALS, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, write_records
+from fctncalling.cli.shared.next_command import next_command
 from fctncalling.lab.forge.forge_run import (
     BaseForgeRun,
     ForgeFailure,
@@ -393,8 +394,14 @@ def _line(report: Mapping[str, object]) -> str:
     assert isinstance(covered, dict)
     assert isinstance(offers, dict)
     told = ", ".join(f"{count} {why}" for why, count in sorted(thrown.items())) or "none"
+    output = str(report["output"])
     return (
         f"{report['tasks']} tasks in {report['output']}; coverage: {report['coverage']}; "
         f"drafts thrown away: {told}\n{coverage_line(covered)}\n{offers_line(offers)}"
-        f"{report['api']}" + (f"\nnext: {report['next']}" if "next" in report else "")
+        f"{report['api']}\n"
+        + (
+            f"next: {report['next']}"
+            if "next" in report
+            else next_command("lint", "--dataset_path", output)
+        )
     )
