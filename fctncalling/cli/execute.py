@@ -9,8 +9,7 @@ a turn (the calls of a task share their tools), or a whole sequence, {"category"
 reason and without results; so are the task's later calls, and the exit code is 1.
 
 example:
-  fctncalling execute --dataset_path data/bfcl --input multi_turn_exec.jsonl.gz --output
-  results.jsonl
+  fctncalling execute --dataset_path data/bfcl --input exec.jsonl.gz --output results.jsonl
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@ record on which tools of ours fail, and one that came in as "invalid": true, is 
 gets "valid": null and "invalid": true, with the reason, and the exit code is 1.
 
 example:
-  fctncalling verdicts --dataset_path data/bfcl --input answers.jsonl.gz --output
-  verdicts.jsonl
+  fctncalling verdicts --dataset_path data/bfcl --input answers.jsonl.gz --output verdicts.jsonl
 """
 
 from __future__ import annotations
