@@ -1,4 +1,4 @@
-"""The measured figures of docs/scaling.md: `python benchmarks/scaling.py`, with Ray where it is
+"""The measured figures of docs/evidence/performance.md: `python benchmarks/scaling.py`, with Ray where it is
 installed.
 
 CPU seconds of this process, the least of several rounds: they hold on a machine that others use.

@@ -46,8 +46,8 @@ def llms_text(nav: Sequence[Any], docs: Path, name: str) -> str:
     lines = [f"# {name}", "", f"> {first_sentence(docs / 'index.md')}"]
     section = None
     for titles, page in pages_of(nav):
-        if titles[0] != section:
-            section = titles[0]
+        if (named := titles[0] if len(titles) > 1 else "Pages") != section:
+            section = named
             lines += ["", f"## {section}", ""]
         lines.append(f"- [{titles[-1]}]({page}): {first_sentence(docs / page)}")
     return "\n".join(lines) + "\n"
