@@ -1,5 +1,6 @@
-"""The measured figures of docs/evidence/performance.md: `python benchmarks/scaling.py`, with Ray where it is
-installed.
+"""The measured figures of docs/evidence/performance.md: `python benchmarks/scaling.py`.
+
+With Ray's store where Ray is installed.
 
 CPU seconds of this process, the least of several rounds: they hold on a machine that others use.
 Only the figures of Ray's store are wall times (it copies in other processes too), in rounds that
