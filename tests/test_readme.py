@@ -90,7 +90,7 @@ def test_the_class_of_the_readme_is_linted_played_and_replayed_as_written(
 
 @pytest.mark.usefixtures("_own_files")
 def test_the_custom_reward_of_the_page_pays_for_success_and_takes_for_calls() -> None:
-    [module] = blocks("A custom reward", "python")
+    [module] = blocks("Your own reward", "python")
     names: dict[str, Any] = {}
     exec(module, names)
     env = FunctionCallingEnv(

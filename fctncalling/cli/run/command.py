@@ -266,5 +266,5 @@ def run(args: argparse.Namespace) -> int:
         print(f"error: {num_invalid} episodes are invalid; the first: {reason}", file=sys.stderr)
     if not args.json:
         failed = any(rate["accuracy"] not in (None, 1.0) for rate in rates.values())
-        print(next_command("why" if failed else "view", args.output, tools=args))
+        print(next_command("why" if failed else "view", args.output, like=args))
     return 1 if num_invalid else 0

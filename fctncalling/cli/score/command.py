@@ -281,7 +281,7 @@ def run(args: argparse.Namespace) -> int:
         )
         print(f"error: {message}", file=sys.stderr)
     if not args.json:
-        print(f"\n{next_command('why', args.input, tools=args)}")
+        print(f"\n{next_command('why', args.input, like=args)}")
     return unread.report() or int(bool(invalid))
 
 

@@ -121,8 +121,8 @@ def _make(args: argparse.Namespace, output: Path) -> int:
         print(f"{output}: {count} episodes, {math.ceil(size / 1000):,} kB")
         if (checkpoint := paths[0] / "checkpoints/last").is_dir():
             print(next_command("export", "--checkpoint", checkpoint, "--output", "my_model"))
-        elif loaded.kind == "answers":
-            print(next_command("why", paths[0], tools=args))
+        elif judged or loaded.kind == "answers":
+            print(next_command("why", paths[0], like=args))
         sys.stdout.flush()
     return judged.unread.report() if judged else 0
 
