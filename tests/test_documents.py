@@ -174,5 +174,7 @@ def test_the_hooks_of_pre_commit_need_no_network() -> None:
 
 
 def test_the_changelog_begins_with_the_version_that_is_installed() -> None:
-    versions = re.findall(r"^## (\d\S+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    versions = re.findall(r"^## (\d\S+)$", text, re.M)
+    assert len(text.splitlines()) <= 120
     assert versions == [fctncalling.__version__, "0.2.0", "0.1.0"]
