@@ -34,7 +34,7 @@ STYLES = (
 )
 GOAL = 0.9
 SETTINGS = ("seed", "algorithm_name", "dataset_path", "model_name_or_path", "permute_advantages")
-METRICS = (  # that start.md tells the healthy values of
+METRICS = (  # that viewer.md tells the healthy values of
     *("losses/approx_kl", "losses/entropy", "losses/explained_variance", "losses/clipfrac"),
     *("losses/ratio_max", "losses/policy_grad_norm", "losses/first_ratio_deviation"),
     *("critic/values_min", "critic/values_mean", "critic/values_max", "update/policy_skipped"),

@@ -1,4 +1,4 @@
-"""Measured figures of docs/scaling.md: `python benchmarks/scaling.py`.
+"""Measured figures of docs/evidence/performance.md: `python benchmarks/scaling.py`.
 
 CPU seconds of this process, the least of several rounds: they hold on a machine that others use.
 Only the figures of Ray's store are wall times (it copies in other processes too), in rounds that

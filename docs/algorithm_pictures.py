@@ -1,7 +1,6 @@
-"""Pictures of docs/algorithms/bad.md: `python docs/algorithm_pictures.py`.
+"""Picture of docs/algorithms.md: `python docs/algorithm_pictures.py`.
 
-One shows the targets of every token of a worked example, the other what the first token of an
-action is worth by the action's length.
+It shows the targets of every token of a worked example under four algorithms.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from fctncalling.algorithms.algorithm import Trajectories
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.ppo import ALGORITHMS
 
-FOLDER = Path(__file__).parent / "algorithms"
+DOCS = Path(__file__).parent
 GREY = "#595959"  # 7:1 on white
 REWARDS = [[0.0, 0.0, 0.5, 0.0, 1.0]]  # two actions of three and two tokens
 VALUES = [[0.1, 0.3, 0.2, 0.4, 0.6]]
@@ -77,25 +76,6 @@ def draw_backup(path: Path) -> None:
 _ROWS = {"TPPO": "TPPO (exact)", "POAD": "POAD", "NTPO": "NTPO", "APPO": "APPO (action)"}
 
 
-def draw_lengths(path: Path) -> None:
-    """Draw what the first token of an action that earns 1 is worth, by the action's length."""
-    pyplot = _pyplot()
-    figure, axes = pyplot.subplots(figsize=(7, 3.2), layout="constrained")
-    lengths = range(1, 31)
-    axes.plot(lengths, [1.0] * 30, color=COLOURS["TPPO"], linewidth=2, label="TPPO, APPO: 1")
-    for name, factor, symbol in (("POAD", 0.95, "lambda"), ("NTPO", 0.9, "gamma")):
-        worth = [factor ** (n - 1) for n in lengths]
-        label = rf"{name}: $\{symbol}^{{n-1}}$, $\{symbol}$ = {factor}"
-        axes.plot(lengths, worth, color=COLOURS[name], linewidth=2, label=label)
-    axes.axhline(0.8, color=GREY, linestyle=":", linewidth=1)
-    axes.text(30, 0.815, "another action of one token earns 0.8", ha="right", color=GREY)
-    axes.set(xlabel="tokens n of the action", ylabel="target of its first token", ylim=(0, 1.08))
-    axes.legend(frameon=False)
-    axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
-
-
 def _pyplot() -> Any:
     import matplotlib as mpl
 
@@ -106,10 +86,9 @@ def _pyplot() -> Any:
 
 
 def main() -> None:
-    """Draw every picture."""
+    """Draw the picture."""
     argparse.ArgumentParser(description=__doc__).parse_args()
-    draw_backup(FOLDER / "bad.png")
-    draw_lengths(FOLDER / "lengths.png")
+    draw_backup(DOCS / "bad.png")
 
 
 if __name__ == "__main__":

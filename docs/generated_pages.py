@@ -1,13 +1,14 @@
-"""Makes docs/settings.md and docs/reference.md: `python docs/generated_pages.py`.
+"""Makes the pages of settings, commands and names: `python docs/generated_pages.py`.
 
-Settings, presets and docstrings are said once, in the code; these pages show them where no site is
-built.
+Settings, presets, flags and docstrings are said once, in the code; these pages show them where no
+site is built.
 """
 
 # ruff: noqa: E501 - paragraphs of a page
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 from collections.abc import Iterator
@@ -17,7 +18,9 @@ from typing import Any
 
 from fctncalling.algorithms.config.config_fields import BASIC, Setting, format_value
 from fctncalling.algorithms.config.model_presets import PRESETS
-from fctncalling.cli.train_flags import SETTINGS
+from fctncalling.cli.registry import subcommands
+from fctncalling.cli.train_flags import NAMES_ELSEWHERE, SETTINGS
+from fctncalling.data.paths import official_data_folder
 from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS
 
 DOCS = Path(__file__).parent
@@ -36,6 +39,23 @@ TrainConfig(num_updates=100, lr=1e-5)  # a wrong name or value is told, with its
 
 This page is made from the settings themselves by `docs/generated_pages.py`.
 """
+
+COMMANDS_HEAD = """# Commands
+
+Every command but `fctncalling train`, whose flags are [Settings](settings.md): what it does, an example, and its flags.
+
+`fctncalling` alone lists the commands; `fctncalling COMMAND --help` says what stands here. This page is made from the commands
+themselves by `docs/generated_pages.py`.
+"""
+
+ELSEWHERE_HEAD = """
+## Names in other libraries
+
+TRL, verl, OpenRLHF, Stable-Baselines3 and RLlib call some settings by other names. `fctncalling train` answers such a flag with the
+one here.
+
+| here | there |
+|---|---|"""
 
 REFERENCE_HEAD = """# Reference
 
@@ -87,6 +107,46 @@ def settings_tables() -> Iterator[str]:
         for name, values in sets.items():
             words = " ".join(f"--{key} {shown(value)}" for key, value in values.items())
             yield f"| `{name}` | `{words}` |"
+    yield ELSEWHERE_HEAD
+    names: dict[str, list[str]] = {}
+    for there, here in NAMES_ELSEWHERE.items():
+        names.setdefault(here, []).append(f"`{there}`")
+    for here, others in names.items():
+        dashes = "--" * (here not in SETTINGS or SETTINGS[here].has_flag)
+        yield f"| `{dashes}{here}` | {', '.join(others)} |"
+
+
+def commands_page() -> str:
+    """Return the page of the commands: docstring, example and flags of each."""
+    return COMMANDS_HEAD + "".join(
+        f"\n## {name}\n\n{_command(import_module(module))}"
+        for name, module in subcommands().items()
+    )
+
+
+def _command(module: Any) -> str:
+    text, _, example = (module.__doc__ or "").partition("\nexample:\n")
+    parser = argparse.ArgumentParser(add_help=False)
+    module.add_arguments(parser)
+    helped = parser._get_formatter()._expand_help
+    rows = [
+        f"| {_flag(action)} | {_plain(helped(action)) if action.help else ''} |"
+        for action in parser._actions
+    ]
+    shown = [f"```\n{inspect.cleandoc(example)}\n```\n"] if example else []
+    table = "| flag | what it does |\n|---|---|\n" + "\n".join(rows) + "\n" if rows else ""
+    return "\n".join([_plain(text.strip()) + "\n", *shown, table])
+
+
+def _flag(action: argparse.Action) -> str:
+    names = ", ".join(f"`{name}`" for name in action.option_strings or [action.metavar or "?"])
+    values = action.metavar if action.option_strings and action.nargs != 0 else None
+    return f"{names} `{values}`" if isinstance(values, str) else names
+
+
+def _plain(text: str) -> str:
+    here = str(official_data_folder())
+    return text.replace(here, "data/bfcl").replace("|", r"\|").replace("<", "&lt;")
 
 
 def _row(flag: Setting) -> str:
@@ -173,7 +233,11 @@ def _signature(name: str, thing: Any) -> str:
     return f"{name}(\n    " + ",\n    ".join(parts) + f",\n){end}"
 
 
-PAGES = {"settings.md": settings_page, "reference.md": reference_page}
+PAGES = {
+    "settings.md": settings_page,
+    "commands.md": commands_page,
+    "reference.md": reference_page,
+}
 """Page -> what makes it."""
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Hooks of the site's builder: llms.txt, every page as Markdown too, flags that stay whole.
+"""Hooks of the site's builder: llms.txt, pages as Markdown too, former addresses, whole flags.
 
 llms.txt (llmstxt.org) lists the pages for language models: title, address, first sentence.
 """
@@ -11,6 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+MOVED = """<!doctype html><meta charset="utf-8"><title>Moved</title>
+<meta http-equiv="refresh" content="0; url={address}"><h1><a href="{address}">{address}</a></h1>
+"""
 _SENTENCE = re.compile(r"(.+?[.])(?=\s|$)", re.DOTALL)
 _INLINE_CODE = re.compile(r"<code>[^<]*--[^<]*</code>")
 _FLAG = re.compile(r"--\w+")
@@ -25,12 +28,17 @@ def on_page_content(html: str, **_: Any) -> str:
 
 
 def on_post_build(config: Mapping[str, Any]) -> None:
-    """Write llms.txt and the pages' Markdown into the built site."""
+    """Write llms.txt, the pages' Markdown and former addresses into the built site."""
     docs, site = Path(config["docs_dir"]), Path(config["site_dir"])
     text = llms_text(config["nav"], docs, config["site_name"])
     (site / "llms.txt").write_text(text, encoding="utf-8")
     for _, page in pages_of(config["nav"]):
         shutil.copyfile(docs / page, site / page)
+    for former, page in config["extra"]["moved"].items():
+        address = "../" * former.count("/") + f"{page}.html"
+        (site / former).parent.mkdir(exist_ok=True)
+        text = MOVED.format(address=address)
+        (site / f"{former}.html").write_text(text, encoding="utf-8")
 
 
 def llms_text(nav: Sequence[Any], docs: Path, name: str) -> str:
@@ -38,8 +46,8 @@ def llms_text(nav: Sequence[Any], docs: Path, name: str) -> str:
     lines = [f"# {name}", "", f"> {first_sentence(docs / 'index.md')}"]
     section = None
     for titles, page in pages_of(nav):
-        if titles[0] != section:
-            section = titles[0]
+        if (named := titles[0] if len(titles) > 1 else "Pages") != section:
+            section = named
             lines += ["", f"## {section}", ""]
         lines.append(f"- [{titles[-1]}]({page}): {first_sentence(docs / page)}")
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
-"""Table and picture of the multi-turn rows of docs/real_model.md, from stored answers.
+"""Tables and picture of the multi-turn rows of docs/evidence/real_model.md, from stored answers.
 
-`python docs/multi_turn_figures.py` draws docs/real_model_turns.png; the table is written by
-`python docs/real_model_tables.py`.
+`python docs/multi_turn_figures.py` draws the picture; `python docs/real_model_tables.py` writes the
+tables.
 """
 
 from __future__ import annotations
@@ -27,6 +27,12 @@ SEED = r"_\d$"  # of an arm
 LINES = {"_2": "--", "_3": ":"}  # of its curve
 CRITIC_ROW = "tppo_1"
 ESTIMATORS = ("TPPO_state", "TPPO_shrunk", "TPPO", "leave_one_out", "GRPO", "shuffled")
+ESTIMATES = (
+    ("critic, TPPO", "critic", "TPPO"),
+    ("matched states", "state", "TPPO_state"),
+    ("others of the group, GRPO", "siblings", "GRPO"),
+)
+"""What the page calls an estimate -> its values and its advantages in credit.json."""
 GROUPS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "forged": lambda it: it["tests"] == "test",
     "names seen": lambda it: it["tests"] == "test" and it["names"] == "seen",
@@ -68,6 +74,45 @@ def table() -> str:
     for row, answers in rows.items():
         cells = [share([it for it in answers if belongs(it)]) for belongs in GROUPS.values()]
         lines.append(f"| `{row}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def arms_table() -> str:
+    """Return a line an arm: tests gained and lost since the common start, with a sign test's p."""
+    lines = [
+        "| arm | forged tests, strictly | official tests, by BFCL's verdict |",
+        "|---|---|---|",
+    ]
+    for row in (*ARMS, "mean_of_arms"):
+        cells = [
+            _change(row, tests, verdict)
+            for tests, verdict in (("test", "strict"), ("official", "valid"))
+        ]
+        lines.append(f"| `{row}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _change(row: str, tests: str, verdict: str) -> str:
+    before, after = (
+        {it["id"]: it[verdict] for it in answers_of(name) if it["tests"] == tests}
+        for name in (ROWS[0], row)
+    )
+    assert before.keys() == after.keys()
+    gained = sum(after[name] > before[name] for name in before)
+    lost = sum(after[name] < before[name] for name in before)
+    return f"{gained} gained, {lost} lost (p = {RESULTS_PAGE['sign_test'](gained, lost):.1g})"
+
+
+def branched_table() -> str:
+    """Return a line an estimate: how near it comes to the truth that branching found."""
+    graded = json.loads((KEPT / f"multi_turn_{CRITIC_ROW}/credit.json").read_text("utf-8"))
+    values, estimators = graded["values"], graded["estimators"]
+    lines = ["| estimate | explained variance of values | cosine of advantages |", "|---|---|---|"]
+    for label, value, estimator in ESTIMATES:
+        explained = f"{values[value]['explained_variance']:.2f}"
+        low, high = estimators[estimator]["cosine_interval"]
+        cosine = f"{estimators[estimator]['cosine']:.2f} [{low:.2f},{high:.2f}]"
+        lines.append(f"| {label} | {explained} | {cosine} |")
     return "\n".join(lines)
 
 
@@ -128,7 +173,7 @@ def main() -> None:
     credit.set(xlabel="cosine with the true advantages (95 %, by tasks)", xlim=(-0.1, 1))
     credit.set_title("credit before the first update", fontsize=10)
     figure.tight_layout()
-    figure.savefig(DOCS / "real_model_turns.png", dpi=100)
+    figure.savefig(DOCS / "evidence/real_model_turns.png", dpi=100)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw docs/real_model.png from results/kept/smollm2: `python docs/real_model_picture.py`."""
+"""Draw docs/evidence/real_model.png from kept runs: `python docs/real_model_picture.py`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def main() -> None:
     right.legend(loc="upper left", fontsize=9)
     right.set_title("greedy, 150 and 100 official test tasks, 95 % intervals", fontsize=10)
     figure.tight_layout()
-    figure.savefig(DOCS / "real_model.png", dpi=100)
+    figure.savefig(DOCS / "evidence/real_model.png", dpi=100)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""Write the tables of docs/real_model.md, and of the former forge's record, from stored answers.
+"""Tables of docs/evidence/real_model.md, from stored answers: `python docs/real_model_tables.py`.
 
-`python docs/real_model_tables.py` makes them anew, each between `<!-- table NAME -->` and
-`<!-- end -->`; a test holds both files to them.
+Each stands between `<!-- table NAME -->` and `<!-- end -->`; a test holds the page to them.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parent
-PAGE = DOCS / "real_model.md"
+PAGE = DOCS / "evidence/real_model.md"
 KEPT = DOCS.parent / "results/kept/smollm2"
-ANSWERS, RECORD = KEPT / "answers.jsonl", KEPT / "FORMER_FORGE.md"
+ANSWERS = KEPT / "answers.jsonl"
 SPLIT = DOCS.parent / "recipes/official_split.json"
 MULTI_TURN = runpy.run_path(str(DOCS / "multi_turn_figures.py"))
 RESULTS_PAGE = runpy.run_path(str(DOCS.parent / "recipes/results_page.py"))
@@ -108,37 +107,22 @@ LIVE: dict[str, Sequence[str]] = {
     "both": ("live_simple", "live_multiple"),
 }
 ROWS = (
-    *("forged", "forged_2", "forged_tppo_1", "forged_only_tppo_1"),
+    *("base", "forged", "forged_2", "forged_tppo_1", "forged_only_tppo_1"),
     *("forged_1800", "forged_1800_tppo_1", "forged_1800_more_tppo_1", "forged_1800_mixed_tppo_1"),
     *("forged_6000_1", "forged_6000_2"),
 )
 PAIRS = (
-    *(("forged", name) for name in ROWS[2:4]),
-    *(("forged_1800", name) for name in ROWS[5:8]),
+    *(("forged", name) for name in ROWS[3:5]),
+    *(("forged_1800", name) for name in ROWS[6:9]),
 )
 LIVE_ROWS = ("forged_tppo_1", "forged_1800_mixed_tppo_1")
-FORMER = (
-    *("former_base", "former_forged", "former_forged_tppo_1", "former_forged_tppo_2"),
-    *("former_forged_tppo_3", "former_forged_grpo_1", "former_forged_only_tppo_1"),
-    *("former_compact", "former_some", "former_some_tppo_1", "former_all", "former_all_trial_1"),
-    *("former_all_trial_2", "former_all_trial_3"),
-)
-FORMER_PAIRS = (
-    *(("former_forged", f"former_forged_{it}") for it in ("tppo_1", "tppo_2", "tppo_3", "grpo_1")),
-    ("former_forged", "former_forged_only_tppo_1"),
-    ("former_forged_tppo_1", "former_forged_grpo_1"),
-    ("former_forged", "former_compact"),
-    ("former_forged", "former_some"),
-    ("former_some", "former_some_tppo_1"),
-    ("former_forged", "former_all"),
-)
 TABLES = {
     "rows": lambda: shares_table(ROWS, "test", GROUPS),
     "pairs": lambda: pairs_table(PAIRS),
     "live": lambda: shares_table(LIVE_ROWS, "live_test", LIVE),
     "multi_turn": MULTI_TURN["table"],
-    "former": lambda: shares_table(FORMER, "test", GROUPS),
-    "former_pairs": lambda: pairs_table(FORMER_PAIRS),
+    "arms": MULTI_TURN["arms_table"],
+    "branched": MULTI_TURN["branched_table"],
 }
 
 
@@ -152,5 +136,4 @@ def with_tables(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for file in (PAGE, RECORD):
-        file.write_text(with_tables(file.read_text("utf-8")), encoding="utf-8")
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8")), encoding="utf-8")

@@ -303,7 +303,7 @@ def test_the_metadata_says_who_what_and_how_and_shows_nothing_that_is_not_there(
     assert metadata["Keywords"]
     assert "Typing :: Typed" in metadata.get_all("Classifier", [])
     text = metadata.get_payload()
-    assert "An agent in ten lines" in str(text)
+    assert "## Two commands" in str(text)
     assert re.findall(r"!\[|\]\((?!https?:|#)", str(text)) == []
 
 
@@ -320,7 +320,7 @@ def test_a_home_makes_pictures_and_links_of_the_long_description_absolute(
     own = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", (ROOT / "README.md").read_text())
     assert shown == [f"{tag}/{path}" for path in own] != []
     assert re.findall(r"\]\((?!https?:|#)", text) == []
-    assert f"({home}/blob/{fctncalling.__version__}/docs/start.md)" in text
+    assert f"({home}/blob/{fctncalling.__version__}/docs/train.md)" in text
     assert any(line.startswith("Changes, ") for line in found.get_all("Project-URL", []))
 
 

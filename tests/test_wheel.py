@@ -135,7 +135,7 @@ def test_the_wheel_evaluates_outside_the_tree(wheel: Install) -> None:
 
 @pytest.mark.prove
 def test_the_agent_of_the_readme_runs_outside_the_tree(wheel: Install) -> None:
-    section = (ROOT / "README.md").read_text().split("## An agent in ten lines")[1]
+    section = (ROOT / "docs/environment.md").read_text().split("## An agent in ten lines")[1]
     [program] = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     assert "Verdict(valid=False" in wheel.run("python", "-c", program)
 

@@ -1,4 +1,4 @@
-"""Grades of values and estimators at points of training: the table of docs/credit.md.
+"""Grades of values and estimators at points of training: the table of docs/evidence/court.md.
 
     fctncalling credit RUN --update 10 --json main_10_1.json    # for updates and seeds
     python benchmarks/jobs/grades.py --keep main_*_*.json

@@ -3,7 +3,7 @@
 `python benchmarks/jobs/speedrun.py` checks that tasks and model are the frozen ones, trains each of
 ARMS with each of --seeds, seed after seed, so that all arms share a machine's load, and writes one
 JSON line a run into --output. Runs that the file holds already are left out. Then it prints the
-table of docs/speedrun.md: means over seeds, CPU seconds as shares of the basis'.
+table of docs/evidence/performance.md: means over seeds, CPU seconds as shares of the basis'.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
   python benchmarks/peers/others_credit.py verl=/tmp/verl areal=/tmp/areal nemo_rl=/tmp/nemo_rl \\
       miles=/tmp/miles slime=/tmp/slime skyrl=/tmp/skyrl
 
-prints two tables: what one tool token does (docs/conformance.md has it), and in which convention
+prints two tables: what one tool token does (docs/evidence/conformance.md), and in which convention
 each function is exact. torch is the only package that the others' files need; whitening is off.
 TRL 1.16 has no critic and publishes no such function.
 """

@@ -210,7 +210,7 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
         try:
             run_loop(run, progress, profiler)
             progress.close()
-            write_run_report(run, run_config.prompt_style)
+            write_run_report(run, run_config)
         except KeyboardInterrupt:
             progress.close()
             announce(

@@ -1,7 +1,8 @@
 """Write a small working project: tasks, a stateful tool class, a reward, settings and tests.
 
-The folder is a place to begin from: `cd FOLDER`, run its tests, train on it as it is, then put
-tasks and tools of your own in place of the lamps. Exit code 0, or 2 if the folder is not empty.
+The folder is a place to begin from: train on it, look at the run and score the model by the three
+commands that are printed, then put tasks and tools of your own in place of the lamps. Exit code 0,
+or 2 if the folder is not empty.
 
 example:
   fctncalling init my_project
@@ -17,7 +18,15 @@ from typing import Any
 
 from fctncalling.cli.shared.parser import add_json_switch, print_error
 
-OWN_TOOLS = "--tools Lamps=my_tools:Lamps"
+RUN = "results/lamps/embedded/tasks/TPPO"
+TOOLS = "--tools Lamps=my_tools:Lamps"
+NEXT = f"""\
+cd {{folder}}
+fctncalling train --config config.yaml
+fctncalling view {RUN} {TOOLS}
+fctncalling run --agent hf:{RUN}/checkpoints/last --dataset_path held_out.jsonl \\
+    {TOOLS} --output answers.jsonl
+Its tests: python -m pytest"""
 ROOMS = ("kitchen", "hall", "office", "bedroom", "cellar", "garage", "attic", "porch")
 LEVELS = (20, 40, 60, 80)
 TOOLS = '''\
@@ -63,7 +72,8 @@ def reward(step, verdict) -> float:
 '''
 CONFIG = """\
 # fctncalling train --config config.yaml
-dataset_path: tasks.jsonl       # a fifth of the tasks is held out
+dataset_path: tasks.jsonl
+eval_dataset_path: held_out.jsonl  # played before and after, never learned from
 tools: Lamps=my_tools:Lamps
 reward: my_reward:reward
 experiment_name: lamps
@@ -134,21 +144,23 @@ def run(args: argparse.Namespace) -> int:
         if folder.exists() and any(folder.iterdir()):
             raise OSError("the folder is not empty: name a new one")
         folder.mkdir(parents=True, exist_ok=True)
-        lines = "".join(json.dumps(entry) + "\n" for entry in example_tasks())
-        for name, text in {"tasks.jsonl": lines, **FILES}.items():
+        for name, text in {**task_files(), **FILES}.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         return print_error(f"{folder}: cannot be written: {error}")
     if args.json:
-        print(json.dumps({"folder": str(folder), "files": ["tasks.jsonl", *FILES]}))
-        return 0
-    print(
-        f"{folder}: {', '.join(['tasks.jsonl', *FILES])}\n"
-        f"cd {folder} && python -m pytest\n"
-        f"fctncalling lint --dataset_path tasks.jsonl {OWN_TOOLS}\n"
-        "fctncalling train --config config.yaml"
-    )
+        print(json.dumps({"folder": str(folder), "files": [*task_files(), *FILES]}))
+    else:
+        print(f"{folder}: {', '.join([*task_files(), *FILES])}\n{NEXT.format(folder=folder)}")
     return 0
+
+
+def task_files() -> dict[str, str]:
+    """Return the files of tasks, by name: every fifth task is held out."""
+    lines = [json.dumps(entry) + "\n" for entry in example_tasks()]
+    held_out = lines[::5]
+    learned = [line for line in lines if line not in held_out]
+    return {"tasks.jsonl": "".join(learned), "held_out.jsonl": "".join(held_out)}
 
 
 def example_tasks() -> Iterator[dict[str, Any]]:

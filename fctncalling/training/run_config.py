@@ -61,7 +61,7 @@ EMBEDDED_MODEL_DEFAULTS: dict[str, Any] = {
     "min_lr_ratio": 0.1,
     "eval_interval": 0,
 }
-"""Defaults of the main job's embedded model, as docs/speedrun.md found them.
+"""Defaults of the main job's embedded model, as benchmarks/jobs/speedrun.py found them.
 
 A model of one's own starts with those of TrainConfig, which are careful.
 """

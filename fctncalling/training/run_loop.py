@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.config import TrainConfig
     from fctncalling.progress_bar import Progress
     from fctncalling.training.counters import Counters
+    from fctncalling.training.run_config import RunConfig
     from fctncalling.training.training_run import TrainingRun
 
 
@@ -42,11 +43,8 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None
         progress.show_update(metrics, run)
 
 
-def write_run_report(run: TrainingRun, prompt_style: str) -> None:
-    """Write the report of a finished run: evaluation.json, curve.png, a printed summary.
-
-    prompt_style: how tasks were shown.
-    """
+def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
+    """Write the report of a finished run: evaluation.json, curve.png, and a printed summary."""
     from fctncalling.algorithms.run.evaluation import plot_curve, print_table, write_evaluation
 
     if not run.processes.is_first:
@@ -65,7 +63,7 @@ def write_run_report(run: TrainingRun, prompt_style: str) -> None:
         env_steps=counters.env_steps,
         sampled_tokens=counters.sampled_tokens,
         wall_seconds=run.wall_seconds,
-        prompt_style=prompt_style,
+        prompt_style=run_config.prompt_style,
         **_supervised_figures(counters),
     )
     curve = plot_curve(folder)
@@ -76,13 +74,15 @@ def write_run_report(run: TrainingRun, prompt_style: str) -> None:
         f"Results: {folder}\n"
         f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, checkpoints/"
     )
-    print(*_commands_to_look(folder), sep="\n")
+    print(*_commands_to_look(folder, run_config), sep="\n")
 
 
-def _commands_to_look(folder: Path) -> list[str]:
-    """Return shell commands that display a run."""
+def _commands_to_look(folder: Path, run_config: RunConfig) -> list[str]:
+    """Return the commands that show a run, as the user's shell runs them."""
     name = shlex.quote(str(folder))
-    lines = [f"Look at it:\n  {shell_command('view')} {name}"]
+    flags = ["--tools", *run_config.tools.split(",")] if run_config.tools else []
+    flags += ["--allow_task_tools"] * run_config.allow_task_tools
+    lines = [f"Look at it:\n  {' '.join([shell_command('view'), name, *map(shlex.quote, flags)])}"]
     if any(folder.glob("events.out.tfevents*")):
         lines.append(f"  {shell_python()} -m tensorboard.main --logdir {name}")
     return lines

@@ -99,7 +99,7 @@ class Trainer:
         with run.interruption:
             try:
                 run_loop(run, progress)
-                write_run_report(run, self.run_config.prompt_style)
+                write_run_report(run, self.run_config)
             except KeyboardInterrupt:
                 run.save()
                 raise

@@ -97,15 +97,12 @@ def test_a_planted_history_raises_its_alarm_and_no_other(name: str) -> None:
         assert len(message) < 250
 
 
-@pytest.mark.parametrize(
-    "run",
-    ["all_trial_2", "all_trial_3", "forged_tppo_1", "forged_tppo_3", "some_tppo_1"],
-)
+@pytest.mark.parametrize("run", ["forged_tppo_1", "forged_only_tppo_1", "forged_1800_tppo_1"])
 def test_a_critic_that_stays_slightly_worse_than_a_constant_raises_its_alarm(run: str) -> None:
-    """Runs of the repository whose explained variance is -0.03 to -0.09 in the mean, now and then
+    """Runs of the repository whose explained variance is -0.03 to -0.05 in the mean, now and then
     above 0.
     """
-    lines = (ROOT / f"results/kept/smollm2/former_{run}/metrics.jsonl").read_text().splitlines()
+    lines = (ROOT / f"results/kept/smollm2/{run}/metrics.jsonl").read_text().splitlines()
     history = [line for line in map(json.loads, lines) if "losses/explained_variance" in line]
     raised = [find_alarms(history[: end + 1]) for end in range(len(history))]
     assert any("explained_variance" in found for found in raised)

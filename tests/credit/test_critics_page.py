@@ -1,8 +1,7 @@
-"""The grades of critics in docs/credit.md are those of the kept file."""
+"""The grades of critics on the page of credit are those of the kept file."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_table_of_the_page_is_that_of_the_kept_grades() -> None:
-    page = (ROOT / "docs/credit.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/evidence/court.md").read_text(encoding="utf-8")
     runs = read(KEPT)
     points = {(run["job"], run["update"]) for run in runs}
     assert len(points) == 3
@@ -28,11 +27,3 @@ def test_matched_states_keep_what_the_page_says_of_them() -> None:
         signs = [run["estimators"]["TPPO_state"]["sign_where_it_speaks"] for run in own]
         assert sum(values) / len(values) >= 0.8
         assert sum(signs) / len(signs) >= 0.945
-
-
-def test_a_body_of_its_own_is_graded_as_the_page_says() -> None:
-    page = (ROOT / "docs/credit.md").read_text(encoding="utf-8")
-    kept = ROOT / "results/kept/critics/update_4.json"
-    values = json.loads(kept.read_text(encoding="utf-8"))["values"]
-    body, last = (values[f"critic_{name}"]["explained_variance"] for name in ("body", "last"))
-    assert f"{body:.2f}, on the policy's last layer {last:.2f}" in page

@@ -1,4 +1,4 @@
-"""The speedrun board: docs/speedrun.md says what the kept runs hold, on the frozen files."""
+"""The speedrun board: the page says what the kept runs hold, on the frozen files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fctncalling.cli.train import parse_settings
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
 from speedrun import ARMS, KEPT, Speedrun, changed_files, read_runs, table
 
-PAGE = (Path(__file__).parents[2] / "docs/speedrun.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/evidence/performance.md").read_text(encoding="utf-8")
 
 
 def runs_of(arm: str) -> list[Speedrun]:

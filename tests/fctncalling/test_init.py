@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -40,14 +41,17 @@ def test_its_own_tests_pass(project: Path) -> None:
     assert "3 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_its_tasks_are_sound_by_the_line_it_prints_and_its_settings_train(
+def test_the_three_commands_it_prints_train_look_and_score(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["init", "again"]) == 0
-    [line] = [line for line in capsys.readouterr().out.splitlines() if " lint " in line]
-    _, *words = line.split()
+    printed = capsys.readouterr().out.replace("\\\n", " ").splitlines()
+    lines = [shlex.split(line)[1:] for line in printed if line.startswith("fctncalling ")]
+    assert [line[0] for line in lines] == ["train", "view", "run"]
+    assert lines[0] == ["train", "--config", "config.yaml"]
+    words = ["lint", "--dataset_path", "tasks.jsonl", "--tools", "Lamps=my_tools:Lamps"]
     assert main(words) == 0
-    assert main(words[: words.index("--tools")]) == 2
+    assert main(words[:-2]) == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert "--tools Lamps=MODULE:CLASS" in message
     assert len(message) < 280
@@ -58,7 +62,13 @@ def test_its_tasks_are_sound_by_the_line_it_prints_and_its_settings_train(
     told = json.loads(evaluation.read_text())
     assert told["episodes"] == 4
     assert 0.0 <= told["after"]["greedy"] <= 1.0
-    assert main(["export", "--checkpoint", str(evaluation.parent), "--output", "model"]) == 0
+    capsys.readouterr()
+    assert [main(line) for line in lines[1:]] == [0, 0]
+    told = capsys.readouterr().out
+    assert "\nmulti_turn_base         8 " in told
+    following = [shlex.split(line) for line in told.splitlines() if line.startswith("next: ")]
+    assert following[0][2] == "export"
+    assert [main(line[2:]) for line in following] == [0, 0], "each next command works as printed"
 
 
 @pytest.mark.prove

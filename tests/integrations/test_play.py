@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +11,7 @@ from integration_answers import ScriptedAnswer, answers, chat_messages, valid
 
 from fctncalling import aplay, play
 
-PAGE = Path(__file__).parents[2] / "docs/integrations.md"
 ANSWERS = answers()[::4]
-MOST_GLUE = 5
 
 
 class OwnMessage(dict[str, Any]):
@@ -83,16 +79,3 @@ def test_what_a_client_raises_is_raised() -> None:
 
 def _broken(**_: Any) -> Any:
     raise ConnectionError("no route")
-
-
-def test_the_page_needs_at_most_five_lines() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    [block] = re.findall(r"```\n([^`]*\bplay\([^`]*)```", page)
-    glue = {"play": block}
-    for name in ("OpenEnv", "SkyRL-Gym", "lm-eval", "Harbor"):
-        section = page.split(f"## {name} in a few lines\n")[1].split("\n## ")[0]
-        glue[name] = "".join(
-            re.findall(r"^```(?:python)?\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
-        )
-    lines = {name: [x for x in text.splitlines() if x.strip()] for name, text in glue.items()}
-    assert {name: len(each) for name, each in lines.items() if not 0 < len(each) <= MOST_GLUE} == {}

@@ -24,7 +24,7 @@ def test_pettingzoos_tests_pass_where_it_is_installed_apart() -> None:
     if not INSTALLED_APART.exists():
         pytest.skip("FCTNCALLING_PETTINGZOO names no environment with pettingzoo")
     command = [INSTALLED_APART, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    command += [__file__, "tests/test_code_blocks.py", "-k", "pettingzoo or team.md"]
+    command += [__file__, "tests/test_code_blocks.py", "-k", "pettingzoo or environment.md"]
     command += ["-m", "not prove", "-rs"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stdout + done.stderr

@@ -32,6 +32,7 @@ from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE,
 from fctncalling.cli.run.output_file import CategoryCounts, OutputFile, write_result_tree
 from fctncalling.cli.run.runner import Runner
 from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.shared.next_command import next_command
 from fctncalling.cli.shared.parser import add_flag, add_switch, print_error
 from fctncalling.cli.shared.text_table import align_rows, interval_text, pass_at_k_rows, percent
 from fctncalling.cli.shared.tool_flags import (
@@ -248,4 +249,7 @@ def run(args: argparse.Namespace) -> int:
     num_invalid = sum(each.invalid for each in totals.values())
     if num_invalid:
         print(f"error: {num_invalid} episodes are invalid; the first: {reason}", file=sys.stderr)
+    if not args.json:
+        failed = any(rate["accuracy"] not in (None, 1.0) for rate in rates.values())
+        print(next_command("why" if failed else "view", args.output, like=args))
     return 1 if num_invalid else 0

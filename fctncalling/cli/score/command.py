@@ -52,6 +52,7 @@ from fctncalling.cli.score.score_files import (
     write_csv,
 )
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, with_progress_bar
+from fctncalling.cli.shared.next_command import next_command
 from fctncalling.cli.shared.parser import add_flag, add_input, add_switch
 from fctncalling.cli.shared.task_finder import (
     category_file,
@@ -257,6 +258,8 @@ def run(args: argparse.Namespace) -> int:
             f"{invalid[0]}"
         )
         print(f"error: {message}", file=sys.stderr)
+    if not args.json:
+        print(f"\n{next_command('why', args.input, like=args)}")
     return scorer.judge.unread.report() or int(bool(invalid))
 
 

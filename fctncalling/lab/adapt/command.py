@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -87,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
 
     print(json.dumps(report.record(), indent=1) if args.json else summary(report))
     print(f"report: {settings.output / 'report.html'}", file=sys.stderr)
+    if (model := settings.output / "model").is_dir():
+        print(f"next: vllm serve {shlex.quote(str(model))}", file=sys.stderr)
     return 0 if report.gate().may_ship else 1
 
 

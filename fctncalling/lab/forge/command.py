@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.shared.next_command import next_command
 from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.errors import TaskError
 from fctncalling.lab.forge.bfcl_source import FORGED_CATEGORIES, add_bfcl_arguments, bfcl_run
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             reports = list(_forge(iter([(*bfcl_run(args), args.output)]), args.jobs))
         records = [report.record for report in reports]
         shown = records if args.api is not None else records[0]
-        text = "\n".join(report.text for report in reports)
+        text = "\n".join(map(_text, reports))
         print(json.dumps(shown, indent=2) if args.json else text)
     except (*REFUSALS, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -86,6 +87,13 @@ def _forge(runs: Iterator[tuple[TaskSource, ForgeRun, Path]], jobs: int) -> Iter
         files = ForgeFiles(output, forge_run.record())
         is_new = write_tasks(files, forge_run.tasks(jobs), forge_run.num_tasks)
         yield source.report(files, is_new=is_new)
+
+
+def _text(report: ForgeReport) -> str:
+    """Return the text of a report, ended by the next useful command."""
+    if "next" in report.record:
+        return report.text
+    return f"{report.text}\n{next_command('lint', '--dataset_path', report.record['output'])}"
 
 
 def _require_numbers(args: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
 """Inspect (tested with 0.3.285): tasks as samples, a solver that plays them, BFCL's verdict.
 
 `inspect eval` finds functions with its decorator, so a file of yours has
-`@task def bfcl(): return inspect_task(load_tasks(...))` (docs/integrations.md).
+`@task def bfcl(): return inspect_task(load_tasks(...))`.
 """
 
 from __future__ import annotations

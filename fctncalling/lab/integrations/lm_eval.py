@@ -1,7 +1,7 @@
 """lm-evaluation-harness (tested with 0.4.13): tasks of one turn, judged as BFCL does.
 
 A Python file of yours has `Bfcl = harness_task(load_tasks(...))`; a YAML file beside it names it:
-`task: bfcl` and `class: !function my_file.Bfcl` (docs/integrations.md).
+`task: bfcl` and `class: !function my_file.Bfcl` (examples/integrations/lmeval_tasks.yaml).
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from typing import Any
 
 from fctncalling.cli.score.readings import ReadingFlags, add_reading_arguments
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord
+from fctncalling.cli.shared.next_command import next_command
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
 from fctncalling.cli.shared.task_finder import TaskFinder, use_sibling_long_context_tables
 from fctncalling.cli.shared.tool_flags import (
@@ -118,7 +119,12 @@ def _make(args: argparse.Namespace, output: Path) -> int:
     if args.json:
         print(json.dumps({"page": str(output), "episodes": count, "bytes": size}), flush=True)
     else:
-        print(f"{output}: {count} episodes, {math.ceil(size / 1000):,} kB", flush=True)
+        print(f"{output}: {count} episodes, {math.ceil(size / 1000):,} kB")
+        if (checkpoint := paths[0] / "checkpoints/last").is_dir():
+            print(next_command("export", "--checkpoint", checkpoint, "--output", "my_model"))
+        elif judged or loaded.kind == "answers":
+            print(next_command("why", paths[0], like=args))
+        sys.stdout.flush()
     return judged.unread.report() if judged else 0
 
 

@@ -1,0 +1,19 @@
+"""Line that ends a command's output: the next useful command, ready to be copied."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+
+def next_command(name: str, *words: str | Path, like: argparse.Namespace | None = None) -> str:
+    """Return "next: fctncalling NAME WORDS", with the tasks and tools of the command `like`."""
+    flags: list[str | Path] = []
+    if like is not None:
+        tasks = like.dataset_path or []
+        flags += ["--dataset_path", tasks[0]] if len(tasks) == 1 else []
+        flags += ["--tools", *like.tools] if like.tools else []
+        flags += ["--tools_seed", like.tools_seed] if like.tools_seed else []
+        flags += ["--allow_task_tools"] if like.allow_task_tools else []
+    return f"next: fctncalling {shlex.join(map(str, [name, *words, *flags]))}"
