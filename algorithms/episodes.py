@@ -51,7 +51,7 @@ class TokenRecord:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields as pickle and other processes take them, some 8 bytes a token."""
-        packed = {"ids": array("i", self.ids)}
+        packed: dict[str, Any] = {"ids": array("i", self.ids)}
         packed |= {name: bytes(getattr(self, name)) for name in ("acted", "ends_action")}
         for name in OF_ACTED:
             packed[name] = array("d", itertools.compress(getattr(self, name), self.acted))

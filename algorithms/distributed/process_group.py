@@ -99,7 +99,7 @@ class ProcessGroup:
             own.append(figures)
         self.all_reduce_gradients(module)
         every = own[0].new_zeros(*own[0].shape[:-1], sum(sizes))
-        parts = every.split(list(sizes), -1)[self.rank :: self.count]
+        parts = torch.split(every, list(sizes), -1)[self.rank :: self.count]
         for part, figures in zip(parts, own, strict=False):
             part.copy_(figures)
         self.all_reduce(every)
@@ -127,11 +127,12 @@ class ProcessGroup:
         size = torch.tensor(len(packed), device=self.device)
         torch.distributed.broadcast(size, source)
         packed = packed if self.rank == source else packed.new_empty(int(size))
-        for block in packed.split(BROADCAST_BLOCK):
+        for block in torch.split(packed, BROADCAST_BLOCK):
             sent = block.to(self.device)
             torch.distributed.broadcast(sent, source)
             block.copy_(sent)
-        unpacked: T = value if self.rank == source else pickle.loads(packed.numpy())
+        data: Any = packed.numpy()  # a buffer
+        unpacked: T = value if self.rank == source else pickle.loads(data)
         return unpacked
 
     def sum(self, number: float) -> float:

@@ -29,7 +29,7 @@ from fctncalling.lab.own_api.kinds.examples import (
     kind_like_examples,
     kind_of_shape,
 )
-from fctncalling.lab.own_api.kinds.pattern_text import is_python_regex
+from fctncalling.lab.own_api.kinds.pattern_text import is_python_regex, text_of_pattern
 from fctncalling.lab.own_api.kinds.scalar_kind import MISSING
 from fctncalling.lab.own_api.kinds.standards import Family, families_of, standard_of
 from fctncalling.specification.api import MAX_DESCRIPTION, TYPES
@@ -373,9 +373,15 @@ def _of_description(
         return replace(base, kind="identifier", format="uuid", evidence="description")
     if clues.examples:
         return kind_like_examples(base, name, clues.examples, "description")
-    if clues.pattern is not None:
+    if clues.pattern is not None and _agrees(base, clues.pattern):
         return replace(base, kind="identifier", pattern=clues.pattern, evidence="description")
     return None
+
+
+def _agrees(base: ArgumentKind, pattern: str) -> bool:
+    """Return whether a schema takes what is drawn of a description's pattern."""
+    texts = [text_of_pattern(pattern, Random(seed)) for seed in range(4)]
+    return all(text is not None and base.takes_single(text) for text in texts)
 
 
 def _of_name(
