@@ -168,7 +168,7 @@ class FunctionWords:
             is_generic = spaced_words(name) in _GENERIC | {"name", "code", "number"}
             # "/invoice/files/{invoice_id}", "/embedded/edit_url/{id}": no files are numbered
             told = spoken_name(f"{'/'.join(parts[:-1])} {self.sentence}")
-            is_owner = bool(nouns) and re.search(rf"\b{re.escape(nouns[0])}s?\b", told)
+            is_owner = bool(nouns and re.search(rf"\b{re.escape(nouns[0])}s?\b", told))
             is_single = not is_plural(spoken_name(parts[-1]).split(" ")[-1]) and bool(nouns)
             is_single = is_single and of_path not in nouns[0]
             is_owner = (is_owner or is_single) and not {*nouns[0].split()} & {*of_path.split()}

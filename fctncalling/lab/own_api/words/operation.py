@@ -149,8 +149,8 @@ def read_operation(
     if len(thing) > 1 and base_verb(thing[-1].lower()) == verb:  # "refresh: OAuth Token Refresh"
         thing = thing[:-1]
     thing = binding.without_owner(thing)
-    behind = [words for _, words in segments[1:]]
-    own = binding.thing_parameter(thing, many, behind)
+    phrases = [words for _, words in segments[1:]]
+    own = binding.thing_parameter(thing, many, phrases)
     places = binding.places(segments[1:])
     said = binding.without_prefix(thing)
     if not said:
