@@ -51,14 +51,14 @@ class TokenRecord:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields as pickle and other processes take them, some 8 bytes a token."""
-        packed = {"ids": array("i", self.ids)}
+        packed: dict[str, Any] = {"ids": array("i", self.ids)}
         packed |= {name: bytes(getattr(self, name)) for name in ("acted", "ends_action")}
         for name in OF_ACTED:
             packed[name] = array("d", itertools.compress(getattr(self, name), self.acted))
         return self.__dict__ | packed
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        unpacked = {"ids": state["ids"].tolist()}
+        unpacked: dict[str, Any] = {"ids": state["ids"].tolist()}
         unpacked |= {n: np.frombuffer(state[n], bool).tolist() for n in ("acted", "ends_action")}
         places = np.flatnonzero(unpacked["acted"]).tolist()
         for name in OF_ACTED:
