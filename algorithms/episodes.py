@@ -58,7 +58,7 @@ class TokenRecord:
         return self.__dict__ | packed
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        unpacked = {"ids": state["ids"].tolist()}
+        unpacked: dict[str, Any] = {"ids": state["ids"].tolist()}
         unpacked |= {n: np.frombuffer(state[n], bool).tolist() for n in ("acted", "ends_action")}
         places = np.flatnonzero(unpacked["acted"]).tolist()
         for name in OF_ACTED:

@@ -283,9 +283,7 @@ class SharedPrefixKVCache(KVCache):
         if block.prefix_groups is None:
             return super()._columns(layer, block)
         keys, values = (
-            shared.reshape(-1, self.keys.shape[2], *shared.shape[1:]).index_select(
-                0, block.prefix_groups.prompts
-            )
+            shared.view(-1, self.keys.shape[2], *shared.shape[1:])[block.prefix_groups.prompts]
             for shared in block.prefix_groups.states[layer]
         )
         own_keys, own_values = self._own(layer, block)

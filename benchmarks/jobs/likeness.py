@@ -274,7 +274,7 @@ def rows(
 
 def main() -> None:
     """Print the rows of each category that both sides have."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("tasks", type=Path)
     parser.add_argument("--official_dir", type=Path, required=True)
     flags = parser.parse_args()

@@ -55,8 +55,8 @@ def learning(machine: Machine) -> Figures:
         if number == 0:
             update(policy, optimisers, episodes[:2], config, torch.Generator())  # it warms up
 
-        def learn(given: Any = (policy, optimisers, episodes, config)) -> None:
-            update(*given, torch.Generator().manual_seed(0))
+        def learn(policy: Any = policy, optimisers: Any = optimisers, config: Any = config) -> None:
+            update(policy, optimisers, episodes, config, torch.Generator().manual_seed(0))
 
         def figures(policy: Any = policy, learn: Any = learn, on: bool = on) -> dict[str, Any]:
             with tf32(on=on):

@@ -114,7 +114,7 @@ class InlineTools:
     def _tools(self, tools: Any) -> list[Tool]:
         if isinstance(tools, Mapping):
             named = [(name, self._tool(tool)) for name, tool in tools.items()]
-        return [replace(tool, doc=replace(tool.doc, name=name)) for name, tool in named]
+            return [replace(tool, doc=replace(tool.doc, name=name)) for name, tool in named]
         if isinstance(tools, str) or not isinstance(tools, Iterable):
             raise ToolDefinitionError(
                 f"tools={tools!r:.100}: expected a list or mapping of tools, or a ToolBox"

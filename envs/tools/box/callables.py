@@ -114,13 +114,12 @@ def _is_tool_object(source: Any) -> bool:
 def _doc_of_tool_object(
     source: Any, name: str | None, description: str | None
 ) -> tuple[FunctionDoc, Callable[..., Any]]:
+    inputs, own_name = source.inputs, source.name
     function = source if callable(source) else getattr(source, "forward", None)
     if function is None:
-        raise ToolDefinitionError(
-            f"tool object {source.name!r} is not callable and has no forward()"
-        )
+        raise ToolDefinitionError(f"tool object {own_name!r} is not callable and has no forward()")
     properties: dict[str, Any] = {}
-    for parameter, described in source.inputs.items():
+    for parameter, described in inputs.items():
         kind = described.get("type", "any")
         if isinstance(kind, list):  # of several types, in smolagents
             others = [other for other in kind if other != "null"]
@@ -128,10 +127,10 @@ def _doc_of_tool_object(
         kind = {"number": "float", "object": "dict"}.get(kind, kind)
         properties[parameter] = {"type": kind, "description": described.get("description", "")}
     required = [
-        parameter for parameter, described in source.inputs.items() if not described.get("nullable")
+        parameter for parameter, described in inputs.items() if not described.get("nullable")
     ]
     text = description or str(getattr(source, "description", ""))
-    return FunctionDoc(name or source.name, text, _parameters(properties, required)), function
+    return FunctionDoc(name or own_name, text, _parameters(properties, required)), function
 
 
 # --- functions

@@ -8,7 +8,7 @@ from typing import Any
 
 SOUND, NOTE, FAULT, UNCHECKED = "sound", "note", "fault", "unchecked"
 IMPOSSIBLE, BROKEN, SUSPICIOUS = "impossible", "broken", "suspicious"  # of a task
-EXIT_CODES = dict.fromkeys((SOUND, NOTE, SUSPICIOUS), 0)
+EXIT_CODES: dict[str, int] = dict.fromkeys((SOUND, NOTE, SUSPICIOUS), 0)
 EXIT_CODES |= {FAULT: 1, IMPOSSIBLE: 1, BROKEN: 1, UNCHECKED: 2}
 
 
@@ -61,5 +61,5 @@ def unchecked(check: str, message: str, cure: str = "") -> HealthCheck:
 
 def exit_code(findings: Iterable[HealthCheck]) -> int:
     """Return 1 where something spoils training, 2 where something is unchecked, else 0."""
-    codes = {EXIT_CODES[each.level] for each in findings}
+    codes = {EXIT_CODES[finding.level] for finding in findings}
     return 1 if 1 in codes else max(codes, default=0)

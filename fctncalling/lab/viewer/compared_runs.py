@@ -77,7 +77,7 @@ def _outcomes(run: LoadedRun) -> tuple[Tally, dict[str, float]]:
         count_outcome(tally, entry)
         known = not entry["invalid"] and entry["success"] is not None
         if known and (entry["task"] in tasks or len(tasks) < MAX_TASKS):
-            tasks.setdefault(entry["task"], []).append(entry["success"])
+            tasks.setdefault(entry["task"], []).append(bool(entry["success"]))
     return tally, {task: sum(each) / len(each) for task, each in tasks.items()}
 
 

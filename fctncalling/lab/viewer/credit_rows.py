@@ -100,7 +100,7 @@ def credit_of_lanes(
     if name != "GRPO" and no_critic:
         return None
     if not parts:
-        return [None] * len(lanes)
+        return [None for _ in lanes]
     known = {key: settings[key] for key in _SETTINGS if key in settings}
     config = TrainConfig(algorithm_name=name, **known)
     one_step = replace(config, lam=0.0, lam_token=0.0, lam_value=None)

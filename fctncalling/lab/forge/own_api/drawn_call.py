@@ -280,8 +280,8 @@ def _keep_to_sayable(words: FunctionWords, arguments: dict[str, Any]) -> None:
                 raise NoTaskDrawn("names a form that is not said")
         if value is False and not kind.required and kind.default is MISSING:
             arguments[name] = True  # nobody asks for what is so in any case
-        if primary and repeats_thing(words, value):
-            value[primary] = arguments[primary]
+        elif primary and repeats_thing(words, value):
+            arguments[name][primary] = arguments[primary]
     for name in [*arguments]:
         if not words.kinds[name].required and _is_excluded(words, name, arguments):
             del arguments[name]
