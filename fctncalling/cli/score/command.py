@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -263,6 +264,17 @@ def run(args: argparse.Namespace) -> int:
     return scorer.judge.unread.report() or int(bool(invalid))
 
 
+def _allow_open_files(wanted: int = 10_240) -> None:
+    """Raise the process's limit of open files.
+
+    Lines of a model and category hold its task files open until all lines are read.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 class AnswerScorer:
     """Scorer of all answers of an input: result files one by one, categories of lines at once."""
 
@@ -278,6 +290,7 @@ class AnswerScorer:
     def score(self) -> None:
         """Score the answers, and write score files if asked; raises InputError."""
         wanted, seen = self._args.category, dict[str, None]()
+        _allow_open_files()
         try:
             for answer in with_progress_bar(self._answers, "scoring", "answer"):
                 results = answer.results

@@ -12,7 +12,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import SpooledTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ from fctncalling.data.types import StepRecord, Task, Verdict
 from fctncalling.data.unsafe_text import json_text
 from fctncalling.envs.rewards import progress_share
 from fctncalling.evaluation.pass_at_k import SuccessCounts
+
+IN_MEMORY = 16_384
 
 
 class Latencies:
@@ -77,13 +79,14 @@ NOT_SHOWN = "N/A"
 class ScoreFile:
     """Score file of BFCL, of one model and category.
 
-    Failures go to a temporary file until the header is known.
+    Failures wait for the header, from IN_MEMORY characters on in a temporary file: hundreds of
+    models and categories may be open at once, and a process has about a thousand descriptors.
     """
 
     def __init__(self, model: str, category: str) -> None:
         self._model = model
         self._category = category
-        self._failures = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by discard
+        self._failures = SpooledTemporaryFile(IN_MEMORY, "w+", encoding="utf-8")  # noqa: SIM115
         # Configuration ("" for all) -> correct, total.
         self._counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
 
