@@ -104,6 +104,16 @@ class Optimisers(NamedTuple):
     policy: torch.optim.Optimizer | None  # None: the language model is not trained
     critic: torch.optim.Optimizer
 
+    def zero_grad(self) -> None:
+        """Clear the gradients that steps were taken from.
+
+        After a pass without gradients the policy cannot do so itself: it leaves FSDP's root
+        gathered, and the gradients of its shards would be added to the next step's.
+        """
+        for optimiser in self:
+            if optimiser is not None:
+                optimiser.zero_grad(set_to_none=True)
+
 
 def make_optimisers(policy: ActorCritic, config: TrainConfig) -> Optimisers:
     """Make the optimisers, one AdamW each for policy and critic.
@@ -175,6 +185,7 @@ def update(
     steps, early_stop_epoch = _run_epochs(
         policy, optimisers, experience, targets, minibatches, config, generator, processes, trace
     )
+    policy.zero_grad(set_to_none=True)
     metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
     if source is not None and algorithm.critic:
         as_learned = experience.tokens._replace(rewards=targets.rewards)
@@ -223,6 +234,7 @@ def _run_epochs(
                 steps.append(step_metrics(terms, config) | take_step(policy, optimisers, config))
                 if guard is not None:
                     steps[-1] |= guard.check(indices, terms)
+                    optimisers.zero_grad()
                     if not steps[-1]["losses/step_share"]:
                         return steps, epoch
     return steps, 0
@@ -379,9 +391,6 @@ def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) 
     if optimisers.policy is not None:
         optimisers.policy.step()
     optimisers.critic.step()
-    # At once: a pass without gradients leaves FSDP's root gathered, where those of its parts are
-    # out of reach and would be in the next step's.
-    policy.zero_grad(set_to_none=True)
     return {f"losses/{name}": float(norm) for name, norm in norms.items()}
 
 
