@@ -148,8 +148,7 @@ def play(policy: ActorCritic, tokenizer, tasks, ids, **sampling):
     limits = {"num_envs": 128, "max_new_tokens": 64, "max_episode_tokens": 1024}
     make_env = partial(FunctionCallingEnv, tasks=tasks, reward="strict", strict=True)
     episodes = play_episodes(policy.model, tokenizer, make_env, ids, **limits, **sampling)
-    successes = [bool(episode.success) for episode in episodes]
-    print(f"success: {sum(successes) / len(episodes):.1%}", flush=True)
+    print(f"success: {sum(bool(e.success) for e in episodes) / len(episodes):.1%}", flush=True)
     return episodes
 
 
