@@ -252,7 +252,7 @@ def _ends_in_own_action(experience: Experience, episode: int) -> bool:
 def _bounded_groups(
     experience: Experience, episodes: list[int], config: TrainConfig
 ) -> list[list[int]]:
-    """Return episodes in groups whose last rows pass through the model together."""
+    """Group episodes by the passes of their last rows."""
     rows, limit = [experience.critic_row(index) for index in episodes], config.max_microbatch_tokens
     if experience.sharing is None:
         groups = microbatches([len(row.ids) for row in rows], max_tokens=limit)

@@ -432,7 +432,7 @@ def _decay(config: TrainConfig, update: int, length: int) -> float:
 def set_learning_rates(
     optimisers: Iterable[torch.optim.Optimizer | None], rates: Iterable[float]
 ) -> None:
-    """Set the learning rate of each optimiser; None stands for one that is not used."""
+    """Set the learning rate of each optimiser; None: unused."""
     for optimiser, rate in zip(optimisers, rates, strict=True):
         for group in () if optimiser is None else optimiser.param_groups:
             group["lr"] = rate

@@ -100,7 +100,7 @@ class StepGuard:
         return float((sums / counts).mean())
 
     def _try(self) -> float:
-        """Return the divergence of the trial's rows under the weights as they are."""
+        """Return the divergence of the trial's rows under the current weights."""
         logprobs, _ = policy_outputs(
             self._policy, self._experience, [self._trial], self._config, self._processes
         )

@@ -132,7 +132,7 @@ class Setting:
 
 
 class Settings:
-    """Base class of dataclasses whose fields are settings."""
+    """Base class of dataclasses of settings."""
 
     @classmethod
     def from_args(cls, namespace: argparse.Namespace) -> Self:

@@ -164,7 +164,7 @@ class TrainConfig(LearningSettings, RunningSettings):
 
     @property
     def critic_has_own_rows(self) -> bool:
-        """Whether the critic has rows of its own: a team's conversation, or the truth first."""
+        """Whether the critic reads other rows: a team's conversation, or the truth first."""
         return self.team_critic == "central" or self.critic_sees == "truth"
 
     @property

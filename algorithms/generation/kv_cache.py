@@ -309,7 +309,7 @@ class KVCache:
         return keys[rows, :, :, : block.width], values[rows, :, : block.width]
 
     def _columns(self, layer: int, block: PackedTokens) -> tuple[Tensor, Tensor]:
-        """Return keys and values (n, heads, k, size), of all that the mask tells of."""
+        """Return keys and values (n, heads, k, size) of the k columns under the mask."""
         keys, values = self._own(layer, block)
         return keys.transpose(-1, -2).contiguous(), values
 

@@ -212,7 +212,7 @@ class ChatTemplate:
         return calls_message(calls, num_before, text=text, named_ids=named)
 
     def with_own_calls(self, messages: Sequence[Message]) -> list[Message]:
-        """Return a task's messages whose calls have ids as the template wants them, and no text.
+        """Return a task's messages with call ids as the template wants them, without text at calls.
 
         As they are, text in place of calls, where the template writes no calls.
         """
@@ -231,7 +231,7 @@ class ChatTemplate:
         return found
 
     def encode(self, text: str) -> list[int]:
-        """Encode a text to token ids; nothing is put in front or behind.
+        """Encode a text to token ids without special tokens.
 
         Tokenizers take no surrogate code points.
         """
@@ -239,7 +239,7 @@ class ChatTemplate:
         return ids
 
     def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:
-        """Encode untrusted text: nothing of it becomes a special token or a marker.
+        """Encode untrusted text; it never becomes a special token or a marker.
 
         `tags` are the environment's own marks, which it has broken in what tools said itself: some
         tokenizers have a token for them, and they are to be read as that.

@@ -1,4 +1,4 @@
-"""Critic fit: the value head learns returns while the language model stands still.
+"""Critic fit: the value head learns returns while the language model is frozen.
 
 Before the first update it learns from episodes of many tasks (--critic_warmup_episodes), after
 each update from those of the last few (--critic_window_updates). The targets have lambda 1: the

@@ -288,7 +288,7 @@ def _fixed_keys_and_values(decoder: Any, tree: PrefixTree) -> list[KeysAndValues
 
 
 def _behind(known: KeysAndValues | None, found: KeysAndValues) -> KeysAndValues:
-    """Return keys and values behind those of the tokens before them, in fp32 where those are."""
+    """Append keys and values to a prefix, in the dtype of the new ones."""
     if known is None:
         return found
     keys, values = (
