@@ -15,7 +15,7 @@ function drawTop() {
       button("", switchTheme, { id: "theme" }), button("?", toggleHelp, { "aria-label": "Keys", id: "keys" }))),
     el("div", { class: "strip" }, el("h1", { title: data.title }, `\u200e${data.title}`),
       data.credit ? chip(creditTitle(data.credit)) : null, data.update === null ? null : chip(`update ${data.update}`),
-      data.header ? chip(`γ ${number(data.header.gamma)}${data.credit === "state" ? "" : ` λ ${data.header.lam === null ? "auto" : number(data.header.lam)}`}`) : null,
+      data.header ? chip(`γ ${number(data.header.gamma)}${["state", "GRPO"].includes(data.credit) ? "" : ` λ ${data.header.lam === null ? "auto" : number(data.header.lam)}`}`) : null,
       chip(outcomeWords(all)), checkStrip()));
   setTheme(theme());
   document.documentElement.style.setProperty("--top", `${document.getElementById("top").offsetHeight}px`);
