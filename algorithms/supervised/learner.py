@@ -249,16 +249,16 @@ def row_batches(
 ) -> list[list[int]]:
     """Return row batches, one for each optimiser step, as row indices.
 
-    Shuffled each epoch, rows with similar keys together.
-
-    A key is the row's length, or its token ids, so that rows with a common prefix come together.
+    Shuffled each epoch, rows with similar keys together. A key is the row's length, or the token
+    ids that it shares with another row: rows of one prompt come together wherever they are.
     """
     generator = torch.Generator().manual_seed(config.seed)
     batches: list[list[int]] = []
+    by_prefix = any(isinstance(key, list) for key in sort_keys)
+    # Sorting by length inside a pool saves padding and keeps epochs different.
+    pool = len(sort_keys) if by_prefix else 16 * config.batch_size
     for _ in range(config.epochs):
         order = torch.randperm(len(sort_keys), generator=generator).tolist()
-        # Sorting inside a pool saves padding and keeps epochs different.
-        pool = 16 * config.batch_size
         pools = [
             sorted(order[i : i + pool], key=lambda row: sort_keys[row])
             for i in range(0, len(order), pool)
