@@ -245,3 +245,5 @@ def test_a_request_fits_the_function_that_it_names_without_its_values() -> None:
         assert [n for n in names if fit.names_all(text, values, {n}, names)] == [function]
     assert not any(fit.names_all("Get 1rAeqf3.", ["1rAeqf3"], {name}, names) for name in names)
     assert not fit.names_all("Get user", ["user"], {"listReposForUser"}, names)
+    letters = RequestFit([("get_s", "Get the s parameter of a wave.", ""), ("get_t", "Get t.", "")])
+    assert letters.names_all("Show me the s parameter.", [], {"get_s"}, ("get_s", "get_t"))

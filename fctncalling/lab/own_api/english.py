@@ -52,7 +52,7 @@ def singular(noun: str) -> str:
     elif re.search(r"(?:sses|xes|ches|shes|zzes)$", word):
         found = word[:-2]
     else:
-        found = word[:-1] if word.endswith("s") else word
+        found = word[:-1] if word.endswith("s") and len(word) > 1 else word  # not the letter S
     return " ".join([*front, found])
 
 
