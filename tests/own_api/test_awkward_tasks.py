@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_awkward_specifications import document, operation
 
 from fctncalling.cli.command import main
 
@@ -76,6 +77,21 @@ def test_tasks_are_made(case: str, tmp_path: Path) -> None:
     texts = [each["question"][0][0]["content"] for each in lines]
     assert len(set(texts)) == len(texts) == 40
     assert not any(mark in text for text in texts for mark in ("<", "```", "filter:."))
+
+
+def test_an_order_by_a_demanded_parameter_leaves_that_said(tmp_path: Path) -> None:
+    orders = {"type": "string", "enum": ["id", "-id", "created", "-created"]}
+    parameters = [
+        {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}},
+        {"name": "sort", "in": "query", "schema": orders},
+    ]
+    get = operation(operationId="list_actions", summary="List actions.", parameters=parameters)
+    code, output = forged(document({"/flows/{id}/actions": {"get": get}}), tmp_path)
+    assert code == 0
+    tasks = [json.loads(line) for line in output.read_text().splitlines()]
+    calls = [call["list_actions"] for task in tasks for call in task.get("ground_truth") or ()]
+    assert all("id" in arguments for arguments in calls)
+    assert any(arguments.get("sort") == ["id"] for arguments in calls)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -68,14 +70,13 @@ def test_a_task_offers_few_functions_the_called_ones_and_what_a_client_chooses(
     tmp_path: Path,
 ) -> None:
     api, output = loaded(tmp_path, shop()), tmp_path / "tasks.jsonl"
-    words = ["forge", "--api", api.source, "--num_tasks", "60", "--output", str(output)]
-    assert main(words) == 0
+    words = ["forge", "--api", api.source, "--num_tasks", "96", "--held_out", "24"]
+    assert main([*words, "--output", str(output)]) == 0
     choice, docs = FunctionChoice(functions(api)), functions(api)
-    ledger = (tmp_path / "tasks.jsonl.ledger.jsonl").read_text().splitlines()
-    told = [json.loads(line)["provenance"] for line in ledger if "provenance" in line]
-    how: dict[str, int] = {}
-    for line, of in zip(output.read_text().splitlines(), told, strict=True):
-        task = json.loads(line)
+    how: Counter[tuple[bool, str]] = Counter()
+    left_out: Counter[bool] = Counter()
+    shared: dict[bool, Counter[tuple[str, ...]]] = {False: Counter(), True: Counter()}
+    for task, of, held_out in drawn_tasks(output):
         text = task["question"][0][0]["content"]
         offered = [each["name"] for each in task["function"]]
         prompt = system_prompt(
@@ -84,16 +85,33 @@ def test_a_task_offers_few_functions_the_called_ones_and_what_a_client_chooses(
         assert len(offered) <= 12
         assert len(prompt) + len(text) <= 20_000
         assert {*of["functions"]} <= {*offered}
+        alone = {docs[number]["name"] for number in choice.chosen(text)}
+        assert {*of["functions"]} - alone == {*of.get("added", ())}
         if "left_out" in of:
             assert of["left_out"] not in offered
             assert of["left_out"] in {each.name for each in api.functions}
-        elif of["offered"] == "chosen":
-            alone = {docs[number]["name"] for number in choice.chosen(text)}
-            assert {*of["functions"]} - alone == {*of.get("added", ())}
+        elif held_out and of["offered"] == "chosen":
             assert "added" in of or {*offered} == alone
-        how[of["offered"]] = how.get(of["offered"], 0) + 1
-    assert min(how["chosen"], how["near"]) >= 20
-    assert sum("left_out" in of for of in told) >= 2
+        how[held_out, of["offered"]] += 1
+        left_out[held_out] += "left_out" in of
+        shared[held_out][tuple(offered)] += 1
+    assert min(how.values()) >= 5
+    assert len(how) == 4
+    assert min(left_out.values()) >= 1
+    assert len(left_out) == 2
+    # what is learned is read once for many tasks, what measures is as a client has it
+    assert sum(times for times in shared[False].values() if times > 8) >= 0.9 * 96
+    assert len(shared[True]) >= 20
+    assert 32 <= how[False, "chosen"] <= 64
+
+
+def drawn_tasks(output: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any], bool]]:
+    """Yield forged tasks, where they are from, and whether they are held out."""
+    for file in (output, output.with_name(f"{output.name}.held_out.jsonl")):
+        ledger = file.with_name(f"{file.name}.ledger.jsonl").read_text().splitlines()
+        told = [json.loads(line)["provenance"] for line in ledger if "provenance" in line]
+        for line, provenance in zip(file.read_text().splitlines(), told, strict=True):
+            yield json.loads(line), provenance, file != output
 
 
 def properties_of(function: dict[str, Any]) -> dict[str, Any]:

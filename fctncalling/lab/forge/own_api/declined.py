@@ -40,7 +40,8 @@ def _outside(part: str) -> tuple[OutOfScopeRequests, ...]:
 
 def out_of_scope_draft(api: AskableApi, rng: Random) -> RequestDraft:
     """Return a request that no function on offer serves."""
-    if not api.offers.choice.takes_all and rng.random() < LEFT_OUT_SHARE:
+    is_large = api.whole is not None or not api.offers.choice.takes_all
+    if is_large and rng.random() < LEFT_OUT_SHARE:
         return _left_out(api, rng)
     roll = rng.random()
     if _of_records(api) and 0.5 <= roll < 0.96:
@@ -195,16 +196,22 @@ def _said_of_thing(
 ) -> str:
     primary = words.primary
     assert primary is not None
-    value = draw_call(api, words.doc.name, rng).arguments[primary]
+    arguments = draw_call(api, words.doc.name, rng).arguments
+    if primary not in arguments:
+        raise NoTaskDrawn("no value of the thing can be said")
+    value = arguments[primary]
     thing = spoken_value_with_noun(words, primary, value, rng)
     return request_text([SaidCall(words.filled(phrase.replace("{x}", thing)), mood, ())], rng)
 
 
 def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
     """Draw a request that no offered function serves."""
+    offered = api.words if api.whole is not None else ()
+    api = api.whole or api
     function = rng.choice(api.names)
     alike = _alike(api, function)
-    if alike and api.offers.choice.takes_all:
+    served = alike if api.offers.choice.takes_all else {function, *alike} & {*offered}
+    if served:
         raise NoTaskDrawn("another function might do")
     call = draw_call(api, function, rng)
     frame: RequestFrame = draw_frame(api, call, rng)

@@ -7,7 +7,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from random import Random
 from typing import Any
@@ -33,7 +33,7 @@ from fctncalling.lab.own_api.words.vocabulary import spaced_words
 from fctncalling.specification.api import OwnApi
 
 OTHER_MIGHT_DO = "another function might do"
-FEW_FUNCTIONS = 30  # of an API that people speak of at a desk, in words that need no noun
+FEW_FUNCTIONS = 30
 
 
 @dataclass(frozen=True, eq=False)  # what is found of it once is kept by its identity
@@ -49,6 +49,21 @@ class AskableApi:
     left_out: Mapping[tuple[str, str], str]  # parameter -> why it is in no request
     fit: RequestFit
     held_out: bool
+    whole: AskableApi | None = None  # of a part: the API that it is a part of
+
+    def part(self, offers: FunctionOffers) -> AskableApi:
+        """Return the part of a large API that one offer holds, of which tasks offer everything."""
+        names = {doc["name"] for doc in offers.docs}
+        words, frames, acts = (
+            {name: table[name] for name in table if name in names}
+            for table in (self.words, self.frames, self.acts)
+        )
+        return replace(self, words=words, frames=frames, acts=acts, offers=offers, whole=self)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether people speak of it as at a desk, in words that need no noun."""
+        return len(self.api.functions) <= FEW_FUNCTIONS
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -271,13 +286,15 @@ def _keep_to_sayable(words: FunctionWords, arguments: dict[str, Any]) -> None:
                 raise NoTaskDrawn("its nested values have no words")
             del arguments[name]
     primary, own = words.primary, words.operation
+    optional = {name for name, kind in words.kinds.items() if not kind.required}
     for name, value in [*arguments.items()]:
         kind = words.kinds[name]
-        if kind.values and {*map(str, kind.values)} & {*words.kinds} - {name}:
-            for other in {*map(str, kind.values)} & {*words.kinds} - {str(value)}:
-                arguments.pop(other, None)  # one form of several, which the value names
-            if str(value) in words.kinds and str(value) not in arguments:
-                raise NoTaskDrawn("names a form that is not said")
+        # Each value may name a form, one of several; what is demanded is none ("sort by id").
+        forms = {*map(str, kind.values)} & optional - {name}
+        for other in forms - {str(value)}:
+            arguments.pop(other, None)
+        if str(value) in forms and str(value) not in arguments:
+            raise NoTaskDrawn("names a form that is not said")
         if value is False and not kind.required and kind.default is MISSING:
             arguments[name] = True  # nobody asks for what is so in any case
         elif primary and repeats_thing(words, value):
@@ -415,7 +432,7 @@ def draw_frame(
     of_acts = [frame for frame in fitting if frame.source.startswith("act")]
     words = api.words[call.function]
     share = _ACT_SHARE if words.operation else 1 - _DOC_SHARE
-    share = share if len(api.words) <= FEW_FUNCTIONS else _ACT_SHARE_OF_MANY
+    share = share if api.is_small else _ACT_SHARE_OF_MANY
     share = 0.0 if words.method else share  # whose sentences are plain
     if of_acts and (not from_doc or rng.random() < share):
         return _by_mood(of_acts, rng)

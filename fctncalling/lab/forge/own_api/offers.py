@@ -1,7 +1,8 @@
 """Offers: the functions that a forged task names, a few of a large API's.
 
-Half of them are chosen by the request alone, as the client of a shipped model does it; the others
-are near misses of the called functions and some far ones.
+Half of them are chosen by a request alone, as the client of a shipped model does it; the others
+are near misses of a called function and some far ones. Tasks to learn from share an offer with
+some others, so that training reads its documents once for all of them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cache
 from random import Random
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from fctncalling.lab.own_api.function_choice import (
 from fctncalling.specification.api import OwnApi
 
 CHOSEN_SHARE = 0.5
+TASKS_AN_OFFER = 16  # a step of training or two
 NEAREST = 9  # functions whose names and documents are next to a called one's
 NEAR_BY_NOUN, NEAR_BY_VERB = 5, 3  # of an offer
 LONGEST_DOCUMENT = 1_100  # characters as JSON, of a large API; longer ones are shortened
@@ -51,6 +54,7 @@ class FunctionOffers:
             for each in api.functions
         ]
         self.num_shortened = 0
+        self.how = ""  # how a part was drawn
         if not FunctionChoice(docs, most).takes_all:
             whole, docs = docs, [_shortened(each) for each in docs]
             self.num_shortened = sum(map(dict.__ne__, docs, whole))
@@ -93,7 +97,27 @@ class FunctionOffers:
         if rng.random() < CHOSEN_SHARE:
             return self.chosen(text, called, without)
         order = self._near_and_far([*called] or [about or rng.choice([*self._numbers])], rng)
-        return OfferedFunctions(self._offered(text, called, order, without), "near")
+        offered = self._offered(text, called, order, without)
+        return OfferedFunctions(offered, "near", self.missed(text, called))
+
+    def part(self, function: str, request: str, rng: Random) -> FunctionOffers:
+        """Return the offer that many tasks share: a function and others.
+
+        Those are chosen by the request for it, or near to it where there is no request ("").
+        """
+        order = self.choice.ranked(request) if request else self._near_and_far([function], rng)
+        part = copy(self)
+        part.docs = self._offered(" " * LONG_REQUEST, [function], order, ())
+        part.choice = FunctionChoice(part.docs, self.choice.most, self.choice.characters)
+        part.how = "chosen" if request else "near"
+        return part
+
+    def missed(self, text: str, called: Sequence[str]) -> tuple[str, ...]:
+        """Return the called functions that the request alone does not choose."""
+        if not called:
+            return ()
+        alone = {self.docs[number]["name"] for number in self.choice.chosen(text)}
+        return tuple(name for name in dict.fromkeys(called) if name not in alone)
 
     def chosen(
         self, text: str, called: Sequence[str], without: Collection[str] = ()
@@ -101,11 +125,8 @@ class FunctionOffers:
         """Return the functions chosen by BM25 from the request, plus missed called ones."""
         if self.choice.takes_all:
             return OfferedFunctions(self.docs)
-        order = self.choice.ranked(text)
-        alone = {each["name"] for each in self._offered(text, (), order, without)}
-        missed = tuple(each for each in dict.fromkeys(called) if each not in alone)
-        offered = self._offered(text, called, order, without)
-        return OfferedFunctions(offered, "chosen", missed)
+        offered = self._offered(text, called, self.choice.ranked(text), without)
+        return OfferedFunctions(offered, "chosen", self.missed(text, called))
 
     def _offered(
         self, text: str, called: Sequence[str], order: Iterable[int], without: Collection[str]
@@ -133,14 +154,14 @@ class FunctionOffers:
 
 def count_offers(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return how a file's tasks were offered functions, by its ledger's lines."""
-    told = [each["provenance"] for each in lines if "offered" in each["provenance"]]
-    calling = [each for each in told if each["functions"] and each["offered"] == "chosen"]
-    near = sum(each["offered"] == "near" for each in told)
+    provenances = [line["provenance"] for line in lines if "offered" in line["provenance"]]
+    calling = [provenance for provenance in provenances if provenance["functions"]]
+    near = sum(provenance["offered"] == "near" for provenance in provenances)
     return {
         "near": near,
-        "chosen": len(told) - near,
-        "chosen_of_calls": len(calling),
-        "chosen_with_all_called": sum("added" not in each for each in calling),
+        "chosen": len(provenances) - near,
+        "calls": len(calling),
+        "calls_found": sum("added" not in provenance for provenance in calling),
     }
 
 
@@ -148,10 +169,9 @@ def offers_line(counts: Mapping[str, int]) -> str:
     """Return the counts as a line; "" if every task offers all functions."""
     if not counts["near"] and not counts["chosen"]:
         return ""
-    found, called = counts["chosen_with_all_called"], counts["chosen_of_calls"]
     return (
-        f"offers: {counts['near']} of near functions, {counts['chosen']} chosen by the request "
-        f"alone, which finds all called ones in {found} of {called} (the others were added)\n"
+        f"offers: {counts['near']} of near functions, {counts['chosen']} chosen by a request; the "
+        f"request alone finds all called ones in {counts['calls_found']} of {counts['calls']}\n"
     )
 
 

@@ -24,7 +24,6 @@ from fctncalling.lab.forge.forged_entry import (
 )
 from fctncalling.lab.forge.own_api.declined import may_serve, out_of_scope_draft
 from fctncalling.lab.forge.own_api.drawn_call import (
-    FEW_FUNCTIONS,
     OTHER_MIGHT_DO,
     AskableApi,
     RequestDraft,
@@ -57,7 +56,7 @@ _MAKERS: dict[str, Maker] = {
     "clarify": missing_value_draft,
     "multi_turn_base": multi_turn_draft,
 }
-_TRIES = 400
+_TRIES, _TRIES_OF_PART = 400, 40
 MOST_ALIKE = 0.9  # of a left-out function's fit: what a function on offer may reach
 UNANSWERED = "has a question that the user does not understand"
 
@@ -71,9 +70,10 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
     rng = Random(f"{part}{seed} {category} {index} {attempt}")
     thrown: Counter[str] = Counter()
     names = functions_weighted_by_askable_values(api) if category == "clarify" else api.names
-    for attempted in range(_TRIES):
+    tries = (_TRIES if api.whole is None else _TRIES_OF_PART) if names else 0
+    for attempted in range(tries):
         # Functions take turns, whatever can be drawn of them.
-        function = names[(index + attempt + attempted) % len(names)] if names else ""
+        function = names[(index + attempt + attempted) % len(names)]
         try:
             if category == "irrelevance":
                 draft = out_of_scope_draft(api, rng)
@@ -95,12 +95,15 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
     most = ", ".join(f"{count} {each}" for each, count in thrown.most_common(3))
     lacks_state = category == "multi_turn_base" and not api.api.scenarios
     cure = "; --scenarios FILE gives states to begin from" * lacks_state
-    raise NoTaskDrawn(f"{category}: no task after {_TRIES} drafts ({most}){cure}")
+    raise NoTaskDrawn(f"{category}: no task after {tries} drafts ({most}){cure}")
 
 
 def _offer(api: AskableApi, draft: RequestDraft, rng: Random) -> OfferedFunctions:
     called = [call.function for call in draft.calls]
     text = "\n".join(draft.turns or (draft.question,))
+    if api.whole is not None:
+        missed = api.whole.offers.missed(text, called)
+        return OfferedFunctions(api.offers.docs, api.offers.how, missed)
     return api.offers.drawn(text, called, rng, about=draft.about, without=draft.left_out)
 
 
@@ -141,8 +144,8 @@ def _fault(api: AskableApi, entry: dict[str, Any], draft: RequestDraft) -> str |
     if draft.left_out:
         own = draft.frames[0].function
         scores = api.fit.scores(draft.question, (), [own, *offered])
-        words = [api.words[name] for name in offered]
-        if any(may_serve(each, api.words[own], draft.question) for each in words):
+        every = (api.whole or api).words
+        if any(may_serve(every[name], every[own], draft.question) for name in offered):
             return OTHER_MIGHT_DO
         if any(scores[name] > MOST_ALIKE * scores[own] for name in offered):
             return OTHER_MIGHT_DO
@@ -164,7 +167,7 @@ def _fault(api: AskableApi, entry: dict[str, Any], draft: RequestDraft) -> str |
 def _tells_alone(api: AskableApi, frame: RequestFrame, others: Sequence[str]) -> bool:
     """Return whether a phrase is the user's own, or of an act that no other function is."""
     act = frame.source.removeprefix("act:")
-    is_act = act != frame.source and len(api.words) <= FEW_FUNCTIONS
+    is_act = act != frame.source and api.is_small
     is_act = is_act and all(act != each.name for name in others for each in api.acts[name])
     return frame.source == "file" or is_act
 

@@ -11,7 +11,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, write_records
@@ -20,9 +22,9 @@ from fctncalling.lab.forge.forge_run import ForgeFailure, ForgeReport, ForgeRun,
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn
 from fctncalling.lab.forge.own_api.drawn_call import AskableApi, askable_api, optional_shares
 from fctncalling.lab.forge.own_api.logged_requests import LoggedRequests
-from fctncalling.lab.forge.own_api.offers import count_offers, offers_line
+from fctncalling.lab.forge.own_api.offers import TASKS_AN_OFFER, count_offers, offers_line
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
-from fctncalling.lab.forge.own_api.own_single_turn import can_be_missing
+from fctncalling.lab.forge.own_api.own_single_turn import can_be_missing, single_call_draft
 from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
 from fctncalling.lab.own_api.api_part import add_offer_arguments, part_of_api, require_offered
 from fctncalling.lab.own_api.kinds import argument_kinds
@@ -142,8 +144,22 @@ def _lines(ledger: Path) -> list[dict[str, Any]]:
     return [line for line in found if "provenance" in line]
 
 
-OWN_VERSION = 9
+OWN_VERSION = 10
 """Raised where the same seed gives other tasks than before."""
+
+
+def next_part(api: AskableApi, parts: Sequence[AskableApi], seed: int) -> AskableApi:
+    """Return the next part of a large API, about a function that few parts have.
+
+    Every other one is what a request for that function chooses.
+    """
+    rng = Random(f"{seed} part {len(parts)}")
+    offered = Counter(name for part in parts for name in part.names)
+    function, request = min(api.names, key=lambda name: offered[name]), ""
+    if len(parts) % 2:
+        with suppress(NoTaskDrawn):
+            request = single_call_draft(api, rng, function).question
+    return api.part(api.offers.part(function, request, rng))
 
 
 class OwnApiSource(TaskSource):
@@ -162,12 +178,34 @@ class OwnApiSource(TaskSource):
         self._api = api
         self._files = files or {}
         self._paraphraser = paraphraser
+        self._parts: list[AskableApi] = []
+        self._gives_none = set[tuple[int, str]]()  # parts, and categories that they have nothing of
 
     def draw(self, category: str, seed: int, index: int, attempt: int) -> ForgedEntry:
         try:
-            return own_entry(self._api, category, seed, index, attempt)
+            drawn = self._draw_of_part(category, seed, index, attempt)
+            return drawn or own_entry(self._api, category, seed, index, attempt)
         except NoTaskDrawn as fault:
             raise ForgeFailure(f"{self._api.api.source}: {fault}") from None
+
+    def _draw_of_part(
+        self, category: str, seed: int, index: int, attempt: int
+    ) -> ForgedEntry | None:
+        """Draw a task to learn from, of the part of a large API that several tasks offer."""
+        api = self._api
+        if category == "multi_turn_base" or api.held_out or api.offers.choice.takes_all:
+            return None
+        weights = sum(OWN_CATEGORIES.values()) - OWN_CATEGORIES["multi_turn_base"]
+        number = int(index * weights / OWN_CATEGORIES[category] / TASKS_AN_OFFER)
+        if (number, category) in self._gives_none:
+            return None
+        while len(self._parts) <= number:  # in their order, whatever is asked for first
+            self._parts.append(next_part(api, self._parts, seed))
+        try:
+            return own_entry(self._parts[number], category, seed, index, attempt)
+        except NoTaskDrawn:
+            self._gives_none.add((number, category))
+            return None
 
     def reworded(self, drawn: ForgedEntry) -> ForgedEntry:
         if self._paraphraser is None:
