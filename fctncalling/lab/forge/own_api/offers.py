@@ -37,12 +37,6 @@ class OfferedFunctions(NamedTuple):
 
     docs: list[dict[str, Any]]
     how: str = ""  # "chosen" or "near"; "" where all are offered
-    missed: tuple[str, ...] = ()  # called functions that the request alone does not choose
-
-    def provenance(self) -> dict[str, Any]:
-        """Return the offer's entries for the ledger."""
-        told: dict[str, Any] = {"offered": self.how} if self.how else {}
-        return told | ({"added": list(self.missed)} if self.missed else {})
 
 
 class FunctionOffers:
@@ -97,8 +91,7 @@ class FunctionOffers:
         if rng.random() < CHOSEN_SHARE:
             return self.chosen(text, called, without)
         order = self._near_and_far([*called] or [about or rng.choice([*self._numbers])], rng)
-        offered = self._offered(text, called, order, without)
-        return OfferedFunctions(offered, "near", self.missed(text, called))
+        return OfferedFunctions(self._offered(text, called, order, without), "near")
 
     def part(self, function: str, request: str, rng: Random) -> FunctionOffers:
         """Return the offer that many tasks share: a function and others.
@@ -122,11 +115,11 @@ class FunctionOffers:
     def chosen(
         self, text: str, called: Sequence[str], without: Collection[str] = ()
     ) -> OfferedFunctions:
-        """Return the functions chosen by BM25 from the request, plus missed called ones."""
+        """Return the functions chosen by BM25 from the request, and those that it calls."""
         if self.choice.takes_all:
             return OfferedFunctions(self.docs)
-        offered = self._offered(text, called, self.choice.ranked(text), without)
-        return OfferedFunctions(offered, "chosen", self.missed(text, called))
+        order = self.choice.ranked(text)
+        return OfferedFunctions(self._offered(text, called, order, without), "chosen")
 
     def _offered(
         self, text: str, called: Sequence[str], order: Iterable[int], without: Collection[str]

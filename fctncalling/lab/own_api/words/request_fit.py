@@ -71,12 +71,12 @@ class RequestFit:
             for part, count in counts.items()
         }
         self._totals: dict[str, list[float]] = {}
-        self._having: dict[str, list[tuple[str, int]]] = {}  # part -> (function, telling) with it
+        self._having: dict[str, dict[str, list[int]]] = {}  # part -> function -> tellings with it
         for name, tellings in self._tellings.items():
             self._totals[name] = [sum(map(self._weights.__getitem__, each)) for each in tellings]
             for number, each in enumerate(tellings):
                 for part in each:
-                    self._having.setdefault(part, []).append((name, number))
+                    self._having.setdefault(part, {}).setdefault(name, []).append(number)
 
     def scores(self, text: str, values: Iterable[Any], names: Collection[str]) -> dict[str, float]:
         """Return how well a request without its values fits functions, 0 to 1 each."""
@@ -85,7 +85,10 @@ class RequestFit:
         named: set[tuple[str, int]] = set()
         total = 0.0
         for part in _asked(text, values):
-            having = [each for each in self._having.get(part, ()) if each[0] in offered]
+            functions = self._having.get(part, {})
+            having = [
+                (name, number) for name in offered & functions.keys() for number in functions[name]
+            ]
             total += self._weights[part] if having else 0.0
             named.update(having if part[0] != "@" else ())
             for each in having:
