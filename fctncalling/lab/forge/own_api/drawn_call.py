@@ -53,12 +53,15 @@ class AskableApi:
 
     def part(self, offers: FunctionOffers) -> AskableApi:
         """Return the part of a large API that one offer holds, of which tasks offer everything."""
-        names = {doc["name"] for doc in offers.docs}
-        words, frames, acts = (
-            {name: table[name] for name in table if name in names}
-            for table in (self.words, self.frames, self.acts)
+        names = [doc["name"] for doc in offers.docs]
+        return replace(
+            self,
+            words={name: self.words[name] for name in names},
+            frames={name: self.frames[name] for name in names},
+            acts={name: self.acts[name] for name in names},
+            offers=offers,
+            whole=self,
         )
-        return replace(self, words=words, frames=frames, acts=acts, offers=offers, whole=self)
 
     @property
     def is_small(self) -> bool:
