@@ -52,9 +52,9 @@ def main_job_table() -> str:
         ("all, seed 3", "seed3", "all"),
         ("all, control (`--permute_advantages`)", "control1", "all"),
     ]
-    heads = ["seed 1", *(rate.replace("_", ", ") for rate in RATES)]
+    heads = ["seed 1, in %", *(rate.replace("_", ", ") for rate in RATES)]
     cells = (
-        [title, *(f"{old} -> {new} %" for old, new in main_job(run)[part])]
+        [title, *(f"{old} -> {new}" for old, new in main_job(run)[part])]
         for title, run, part in rows
     )
     return _table(heads, cells)
