@@ -22,6 +22,18 @@ sys.path[:0] = [str(ROOT / "benchmarks/jobs"), str(ROOT / "benchmarks")]
 import grades  # noqa: E402 - those of benchmarks/jobs
 import speedrun  # noqa: E402
 
+FORGED = KEPT / "forge"
+SINGLE_TURN = ("simple_python", "multiple", "parallel", "irrelevance")
+MEASURES = {  # of one turn: what the page calls it -> what the report does
+    "required parameters": "required parameters",
+    "questions that end in ?": "questions that end in ?",
+    "words of a question, mean": "words of a question (mean, median, 90 %)",
+    "arguments left unsaid": "arguments left unsaid",
+}
+TURN_MEASURES = (
+    *("turns per task", "calls per turn", "provenance"),
+    "words of a turn (mean, median, 90 %)",
+)
 RATES = ("greedy", "greedy_strict", "sampled", "sampled_strict")
 
 
@@ -78,6 +90,41 @@ def _ends(curves: Sequence[Sequence[Any]]) -> list[str]:
     return [f"{100 * curves[0][0][1]:.1f} %", f"{after} %"]
 
 
+def forged_table() -> str:
+    """Return a row a measure of tasks of one turn: forged / official ones, by category."""
+    report = forge_report()
+    rows = []
+    for title, measure in MEASURES.items():
+        pairs = [report[category].get(measure, ("-", "-")) for category in SINGLE_TURN]
+        first = (tuple(cell.split(",")[0] for cell in pair) for pair in pairs)
+        rows.append([title, *(" / ".join(pair) if pair[0] != "-" else "-" for pair in first)])
+    told = discriminator()
+    rows.append(["AUC of the discriminator", *(told[category] for category in SINGLE_TURN)])
+    return _table(["forged / official", *SINGLE_TURN], rows)
+
+
+def forged_turns_table() -> str:
+    """Return a row a measure of tasks of several turns: forged ones, official ones."""
+    own = forge_report()["multi_turn_base"]
+    rows = [[measure, *own[measure]] for measure in TURN_MEASURES]
+    rows.append(["AUC of the discriminator", discriminator()["multi_turn_base"], ""])
+    return _table(["multi_turn_base", "forged", "official"], rows)
+
+
+def forge_report() -> dict[str, dict[str, tuple[str, str]]]:
+    """Return the kept report of `forge`: category -> measure -> forged, official."""
+    text = (FORGED / "forged.jsonl.report.md").read_text("utf-8")
+    categories = re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.M | re.DOTALL)
+    row = re.compile(r"^\| (.+?) \| (.+?) \| (.+?) \|$", re.M)
+    return {name: {m[1]: (m[2], m[3]) for m in row.finditer(own)} for name, own in categories}
+
+
+def discriminator() -> dict[str, str]:
+    """Return what benchmarks/jobs/likeness.py told: how well texts are told apart, by category."""
+    text = (FORGED / "likeness.txt").read_text("utf-8")
+    return dict(re.findall(r"^(\w+) +AUC of texts .*?\) +([\d.]+)", text, re.M))
+
+
 def _read(file: str) -> Any:
     return json.loads((KEPT / file).read_text("utf-8"))
 
@@ -91,6 +138,8 @@ TABLES: dict[str, Callable[[], str]] = {
     **runpy.run_path(str(DOCS / "real_model_tables.py"))["TABLES"],
     "main_job": main_job_table,
     "tool_jobs": tool_jobs_table,
+    "forged": forged_table,
+    "forged_turns": forged_turns_table,
     "grades": lambda: "\n".join(grades.table(grades.read(grades.KEPT))),
     "speedrun": lambda: speedrun.table(speedrun.read_runs(speedrun.KEPT)),
 }
