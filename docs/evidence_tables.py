@@ -10,7 +10,10 @@ import re
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 DOCS = Path(__file__).parent
@@ -90,6 +93,23 @@ def _ends(curves: Sequence[Sequence[Any]]) -> list[str]:
     return [f"{100 * curves[0][0][1]:.1f} %", f"{after} %"]
 
 
+def clarify_table() -> str:
+    """Return a row a price of a question: means over its seeds."""
+    names = ("success", "asked_needed", "asked_not_needed")
+    rows = []
+    for price, runs in _grouped("jobs/clarify.json", "price"):
+        changes = ([fmean(100 * run[name][at] for run in runs) for at in (0, 1)] for name in names)
+        cells = (f"{before:.1f} -> {after:.1f} %" for before, after in changes)
+        rows.append([f"{price:g}", str(len(runs)), *cells])
+    heads = ["price", "seeds", "solved", "asked where a value is missing", "where none is"]
+    return _table(heads, rows)
+
+
+def _grouped(file: str, field: str) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
+    for value, runs in groupby(_read(file), key=itemgetter(field)):
+        yield value, list(runs)
+
+
 def forged_table() -> str:
     """Return a row a measure of tasks of one turn: forged / official ones, by category."""
     report = forge_report()
@@ -138,6 +158,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **runpy.run_path(str(DOCS / "real_model_tables.py"))["TABLES"],
     "main_job": main_job_table,
     "tool_jobs": tool_jobs_table,
+    "clarify": clarify_table,
     "forged": forged_table,
     "forged_turns": forged_turns_table,
     "grades": lambda: "\n".join(grades.table(grades.read(grades.KEPT))),
