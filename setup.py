@@ -35,7 +35,7 @@ def packages() -> list[str]:
     return [*top, *(f"fctncalling.{name}" for room in ROOMS for name in subpackages(room))]
 
 
-VERSION = "0.3.0"
+VERSION = "0.4.0"
 
 HOME = os.environ.get("FCTNCALLING_HOME", "").rstrip("/")
 """Where the tree is published, https://github.com/OWNER/fctncalling say: set it to publish."""

@@ -3,7 +3,8 @@
 `python benchmarks/tool_jobs.py --job calculator --seeds 10` does what `train_fctncalling.py
 --env_name calculator` does once a seed, prints a table and writes runs.json, report.md and a figure
 into --output. Finished runs are kept: the same command again goes on where the last one was
-stopped. `--set lora_r=8` sets more flags of the training command.
+stopped. `--set lora_r=8` sets more flags of the training command. `--keep` also writes the runs to
+results/kept/jobs, from which docs/evidence_tables.py makes the table of docs/evidence/results.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch
 import argparse
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 from tool_jobs_report import Run, draw, report
 
 ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "results/kept/jobs"
 
 
 def main() -> None:
@@ -37,9 +39,7 @@ def main() -> None:
                 f"{runs[-1].greedy[-1][1]:.3f}",
                 flush=True,
             )
-    (options.output / "runs.json").write_text(
-        json.dumps([run._asdict() for run in runs], indent=1), encoding="utf-8"
-    )
+    write_runs(runs, options.output, KEPT / f"{options.job}.json" if options.keep else None)
     text = report(runs)
     (options.output / "report.md").write_text(text, encoding="utf-8")
     print(text)
@@ -64,10 +64,19 @@ def parsed() -> argparse.Namespace:
         metavar="NAME=VALUE",
         help="more flags of the training command",
     )
+    parser.add_argument("--keep", action="store_true", help="write results/kept/jobs/JOB.json")
     options = parser.parse_args()
     options.output = options.output or ROOT / "results" / "tool_jobs" / options.job
     options.output.mkdir(parents=True, exist_ok=True)
     return options
+
+
+def write_runs(runs: Sequence[Any], folder: Path, kept: Path | None) -> None:
+    """Write runs (named tuples) to a folder's runs.json, and to the file that pages are made of."""
+    text = json.dumps([run._asdict() for run in runs], indent=1) + "\n"
+    for file in filter(None, (folder / "runs.json", kept)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
 
 
 def play(algorithm: str, seed: int, options: argparse.Namespace) -> Path:

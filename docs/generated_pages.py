@@ -83,6 +83,8 @@ REFERENCE = {
     "fctncalling.algorithms.advantages": "decomposed_gae action_gae",
 }
 """Module -> names that the reference shows of it."""
+BARE_FLAG = re.compile(r"(`[^`]*`)|(?<![\w-])(--[a-z]\w*)")
+"""Code of a text, or a flag outside of it."""
 MEMBERS = {"FunctionCallingEnv": "reset step get_state set_state tasks executes_calls".split()}
 """Class -> its members that are shown; others show all that are public."""
 
@@ -146,14 +148,15 @@ def _flag(action: argparse.Action) -> str:
 
 def _plain(text: str) -> str:
     here = str(official_data_folder())
-    return text.replace(here, "data/bfcl").replace("|", r"\|").replace("<", "&lt;")
+    text = text.replace(here, "data/bfcl").replace("|", r"\|").replace("<", "&lt;")
+    return BARE_FLAG.sub(lambda match: f"`{match[2]}`" if match[2] else match[1], text)
 
 
 def _row(flag: Setting) -> str:
     names = " ".join(f"`--{name}`" for name in (flag.name, *flag.aliases))
     names = names if flag.has_flag else f"`{flag.name}` (of `--config`)"
     expected = f" Expected: {flag.expected}." if flag.choices or flag.base is not str else ""
-    sentence = (flag.sentence + expected).replace("|", r"\|").replace("<", "&lt;")
+    sentence = _plain(flag.sentence + expected)
     return f"| {names} | `{shown(flag.default)}` | {sentence} |"
 
 

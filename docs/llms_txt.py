@@ -16,7 +16,7 @@ MOVED = """<!doctype html><meta charset="utf-8"><title>Moved</title>
 """
 _SENTENCE = re.compile(r"(.+?[.])(?=\s|$)", re.DOTALL)
 _INLINE_CODE = re.compile(r"<code>[^<]*--[^<]*</code>")
-_FLAG = re.compile(r"--\w+")
+_FLAG = re.compile(r"--[\w-]+")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 

@@ -1,6 +1,6 @@
 """Tables and picture of the multi-turn rows of docs/evidence/real_model.md, from stored answers.
 
-`python docs/multi_turn_figures.py` draws the picture; `python docs/real_model_tables.py` writes the
+`python docs/multi_turn_figures.py` draws the picture; `python docs/evidence_tables.py` writes the
 tables.
 """
 
@@ -10,6 +10,7 @@ import json
 import re
 import runpy
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,20 @@ GROUPS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
 """What a test set is called -> which answers are of it."""
 
 
+@cache
+def stored_answers() -> dict[str, list[dict[str, Any]]]:
+    """Return the answers of each model, official and forged ones."""
+    models: dict[str, list[dict[str, Any]]] = {}
+    for file in ANSWERS:
+        for line in file.read_text("utf-8").splitlines():
+            answer = json.loads(line)
+            models.setdefault(answer["model"], []).append(answer)
+    return models
+
+
 def answers_of(row: str) -> list[dict[str, Any]]:
-    """Return the stored answers of a row, official and forged ones."""
-    lines = [line for file in ANSWERS for line in file.read_text("utf-8").splitlines()]
-    return [it for it in map(json.loads, lines) if it["model"] == f"multi_turn_{row}"]
+    """Return the stored answers of a row."""
+    return stored_answers().get(f"multi_turn_{row}", [])
 
 
 def share(answers: Sequence[Mapping[str, Any]]) -> str:
@@ -69,7 +80,7 @@ def table() -> str:
     headers = [f"{name} ({number})" for name, number in zip(GROUPS, numbers, strict=True)]
     lines = [
         f"| valid/strictly/progress, % | {' | '.join(headers)} |",
-        "| --- |" + " --- |" * len(GROUPS),
+        "|---" * (len(GROUPS) + 1) + "|",
     ]
     for row, answers in rows.items():
         cells = [share([it for it in answers if belongs(it)]) for belongs in GROUPS.values()]

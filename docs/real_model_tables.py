@@ -1,7 +1,4 @@
-"""Tables of docs/evidence/real_model.md, from stored answers: `python docs/real_model_tables.py`.
-
-Each stands between `<!-- table NAME -->` and `<!-- end -->`; a test holds the page to them.
-"""
+"""Tables of docs/evidence/real_model.md, which docs/evidence_tables.py writes: stored answers."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parent
-PAGE = DOCS / "evidence/real_model.md"
 KEPT = DOCS.parent / "results/kept/smollm2"
 ANSWERS = KEPT / "answers.jsonl"
 SPLIT = DOCS.parent / "recipes/official_split.json"
@@ -82,7 +78,7 @@ def shares_table(models: Sequence[str], part: str, groups: Mapping[str, Sequence
         [f"`{model}`", *(share(chosen(model, part, group)) for group in groups.values())]
         for model in models
     ]
-    return _markdown([head, ["---"] * len(head), *rows])
+    return _markdown([head, *rows])
 
 
 def pairs_table(pairs: Sequence[tuple[str, str]]) -> str:
@@ -93,11 +89,12 @@ def pairs_table(pairs: Sequence[tuple[str, str]]) -> str:
         for before, after in pairs
     ]
     head = ["", *GROUPS]
-    return _markdown([head, ["---"] * len(head), *rows])
+    return _markdown([head, *rows])
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    head, *lines = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([head, "|---" * len(rows[0]) + "|", *lines])
 
 
 GROUPS: dict[str, Sequence[str]] = {"calls": CALLS, "irrelevance": ("irrelevance",)}
@@ -124,16 +121,3 @@ TABLES = {
     "arms": MULTI_TURN["arms_table"],
     "branched": MULTI_TURN["branched_table"],
 }
-
-
-def with_tables(text: str) -> str:
-    """Return the page with every table made anew."""
-
-    def table(match: re.Match[str]) -> str:
-        return f"<!-- table {match[1]} -->\n\n{TABLES[match[1]]()}\n\n<!-- end -->"
-
-    return re.sub(r"<!-- table (\w+) -->.*?<!-- end -->", table, text, flags=re.DOTALL)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text("utf-8")), encoding="utf-8")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fctncalling.lab.text_environment.text_history import TextHistory
     from fctncalling.training.trainer import Trainer
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "Call",

@@ -14,7 +14,7 @@ from typing import Any
 
 @cache
 def moved_paths(kind: str) -> dict[str, str]:
-    """Return the paths that moved since version 0.2: of "modules" or of "names" in modules."""
+    """Return the paths that moved since version 0.3: of "modules" or of "names" in modules."""
     from json import load
 
     with open(__file__.removesuffix("py") + "json", encoding="utf-8") as file:
@@ -38,7 +38,7 @@ def _former_attribute(module: str, name: str) -> Any:
     former = f"{module}.{name}"
     if not (present := moved_paths("names").get(former)):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
-    text = f"{former} is now {present}; the former name goes with version 0.4"
+    text = f"{former} is now {present}; the former name goes with version 0.5"
     warnings.warn(text, DeprecationWarning, stacklevel=2)
     home, _, now = present.rpartition(".")
     return getattr(import_module(home), now)
@@ -87,7 +87,7 @@ class _MovedModuleLoader:
         """Put the moved module itself under its former name: one module, one set of classes."""
         former = module.__name__
         warnings.warn(
-            f"{former} is now {self.present}; the former path goes with version 0.4",
+            f"{former} is now {self.present}; the former path goes with version 0.5",
             DeprecationWarning,
             stacklevel=2,
         )

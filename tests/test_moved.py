@@ -14,16 +14,16 @@ MOVED, NAMES = moved_paths("modules"), moved_paths("names")
 
 
 def test_a_path_below_a_moved_package_moves_with_it() -> None:
-    assert (
-        current_module_name("fctncalling.forge.words.grammar")
-        == "fctncalling.lab.forge.words.grammar"
-    )
-    assert current_module_name("fctncalling.doctor.finding") == "fctncalling.lab.doctor.finding"
-    assert (
-        current_module_name("fctncalling.forgery")
-        is current_module_name("fctncalling.lab.forge")
-        is None
-    )
+    below = current_module_name("fctncalling.training.rollouts.ray.workers")
+    assert below == "fctncalling.training.rollouts.workers"
+    assert current_module_name("fctncalling.training.rollouts.rays") is None
+    assert current_module_name("fctncalling.training.rollouts") is None
+
+
+def test_paths_that_0_3_announced_to_leave_are_gone() -> None:
+    for former in ("forge", "viewer.page_data", "text_environment", "evaluation.play_episodes"):
+        with pytest.raises(ModuleNotFoundError):
+            import_module(f"fctncalling.{former}")
 
 
 @pytest.mark.parametrize("former", sorted(MOVED))
@@ -37,10 +37,10 @@ def test_a_former_path_gives_the_module_itself(former: str) -> None:
 
 def test_a_class_below_a_moved_package_is_one_class_by_both_paths() -> None:
     program = (
-        "from fctncalling.forge.forge_run import ForgeRun as former\n"
-        "from fctncalling.lab.forge.forge_run import ForgeRun\n"
-        "import fctncalling.viewer, fctncalling.lab.viewer as present\n"
-        "assert former is ForgeRun and fctncalling.viewer is present"
+        "from fctncalling.lab.own_api.schema import SchemaReader as former\n"
+        "from fctncalling.specification.schema import SchemaReader\n"
+        "import fctncalling.training.profiler, fctncalling.lab.profiler as present\n"
+        "assert former is SchemaReader and fctncalling.training.profiler is present"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
@@ -56,23 +56,9 @@ def test_a_former_name_gives_what_it_named(former: str) -> None:
     assert told[0].filename == __file__
 
 
-def test_former_names_of_a_former_module_are_found_in_it() -> None:
-    program = (
-        "from fctncalling.envs.tool_text.presets import calculator, python_math\n"
-        "assert calculator(max_turns=1).unwrapped"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
-PROMISED = {  # names that pages of 0.2 and 0.3 imported, by module
+PROMISED = {  # names that pages of 0.3 imported, by module
     "fctncalling.envs.dialogue.dialogue": "Dialogue aplay info_to_json opening play score",
-    "fctncalling.envs.dialogue.info_json": "info_to_json",
-    "fctncalling.evaluation.play_episodes": "play_episodes",
     "fctncalling.lab.own_api.specifications": "load_api",
-    "fctncalling.text_environment.load_tool": "load_tool",
-    "fctncalling.text_environment.text_environment": "TextEnvironment",
-    "fctncalling.text_environment.text_history": "TextHistory",
-    "fctncalling.text_environment.text_trainer": "TextTrainer",
 }
 
 

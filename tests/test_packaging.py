@@ -149,7 +149,7 @@ def test_the_versions_agree() -> None:
     package = ROOT / "examples/openenv_package"
     assert f"\nversion: {version}\n" in (package / "openenv.yaml").read_text()
     assert f'\nversion = "{version}"\n' in (package / "pyproject.toml").read_text()
-    assert (ROOT / "CHANGELOG.md").read_text().split("\n## ")[3].startswith(f"{version}\n")
+    assert (ROOT / "CHANGELOG.md").read_text().split("\n## ")[2].startswith(f"{version}\n")
 
 
 @pytest.fixture(scope="module")

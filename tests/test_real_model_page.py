@@ -1,4 +1,4 @@
-"""The page of the real model: its figures are those of the stored answers and runs."""
+"""The page of the real model: its sentences say what the stored answers and runs do."""
 
 from __future__ import annotations
 
@@ -12,12 +12,6 @@ from safetensors import safe_open
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/evidence/real_model.md"
 TABLES = runpy.run_path(str(ROOT / "docs/real_model_tables.py"))
-
-
-def test_every_table_of_the_page_is_that_of_the_stored_answers() -> None:
-    text = PAGE.read_text("utf-8")
-    assert set(re.findall(r"<!-- table (\w+) -->", text)) == TABLES["TABLES"].keys()
-    assert TABLES["with_tables"](text) == text
 
 
 def test_shares_and_changes_are_counted_by_hand() -> None:

@@ -1,4 +1,4 @@
-"""The built site in a real browser: every page at two widths, search, nothing from elsewhere.
+"""The built site in a real browser: every page on a desk and a telephone, light and dark; search.
 
 FCTNCALLING_SCREENSHOTS names a folder for pictures of the pages.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsers import chromium
+from browsers import PATIENCE_MS, chromium
 
 pytestmark = pytest.mark.prove
 ROOT = Path(__file__).parents[1]
@@ -26,7 +26,8 @@ PAGES = sorted(
     page.relative_to(ROOT / "docs").with_suffix(".html").as_posix()
     for page in (ROOT / "docs").rglob("*.md")
 )
-WIDTHS = (1280, 390)
+DESK = (1280, 800)
+SIZES = (DESK, (390, 844))
 BROKEN_IMAGES = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
 
 
@@ -68,10 +69,14 @@ def browser() -> Iterator[Any]:
 class Watched:
     """A tab that notes errors of the console, failed requests, and requests to other hosts."""
 
-    def __init__(self, browser: Any, address: str, width: int) -> None:
+    def __init__(
+        self, browser: Any, address: str, size: tuple[int, int] = DESK, scheme: str = "light"
+    ) -> None:
         self.faults: list[str] = []
         self._address = address
-        self.tab = browser.new_page(viewport={"width": width, "height": 1100})
+        viewport = dict(zip(("width", "height"), size, strict=True))
+        self.tab = browser.new_page(viewport=viewport, color_scheme=scheme)
+        self.tab.set_default_timeout(PATIENCE_MS)
         self.tab.on("console", self._console)
         self.tab.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
         self.tab.on("request", self._request)
@@ -95,22 +100,23 @@ class Watched:
             self.faults.append(f"{response.status}: {response.url}")
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES, ids=str)
 def test_every_page_fits_its_window_and_loads_what_it_shows(
-    browser: Any, address: str, width: int
+    browser: Any, address: str, size: tuple[int, int], scheme: str
 ) -> None:
-    watched = Watched(browser, address, width)
+    watched = Watched(browser, address, size, scheme)
     too_wide, broken = {}, {}
     for page in PAGES:
         watched.tab.goto(f"{address}/{page}")
         assert watched.tab.locator("h1").count() == 1, page
         needed = watched.tab.evaluate("document.documentElement.scrollWidth")
-        if needed > width:
+        if needed > size[0]:
             too_wide[page] = needed
         if images := watched.tab.evaluate(BROKEN_IMAGES):
             broken[page] = images
         if folder := os.environ.get("FCTNCALLING_SCREENSHOTS"):
-            name = f"{page.replace('/', '_').removesuffix('.html')}_{width}.png"
+            name = f"{page.replace('/', '_').removesuffix('.html')}_{size[0]}_{scheme}.png"
             watched.tab.screenshot(path=str(Path(folder) / name))
     watched.tab.close()
     assert (too_wide, broken, watched.faults) == ({}, {}, [])
@@ -131,14 +137,14 @@ SEARCHES = {
 
 
 def test_search_finds_the_page_that_a_reader_looks_for(browser: Any, address: str) -> None:
-    watched = Watched(browser, address, WIDTHS[0])
+    watched = Watched(browser, address)
     watched.tab.goto(f"{address}/index.html")
     watched.tab.click("input.md-search__input")
     for words, page in SEARCHES.items():
         watched.tab.fill("input.md-search__input", "")
         watched.tab.locator("input.md-search__input").press_sequentially(words)
         result = watched.tab.locator(f"a.md-search-result__link[href*='{page}.html']")
-        result.first.wait_for(timeout=60_000, state="attached")
+        result.first.wait_for(state="attached")
     assert watched.faults == []
     watched.tab.fill("input.md-search__input", "")
     watched.tab.locator("input.md-search__input").press_sequentially("zzzqqqxxx")
@@ -153,11 +159,11 @@ def test_a_flag_is_found_by_its_name_with_dashes(
     browser: Any, address: str, site: Path, opened: str
 ) -> None:
     home = address if opened == "served" else site.as_uri()
-    watched = Watched(browser, home, WIDTHS[0])
+    watched = Watched(browser, home)
     watched.tab.goto(f"{home}/index.html")
     watched.tab.locator("input.md-search__input").press_sequentially("--plan")
     result = watched.tab.locator("a.md-search-result__link[href*='settings.html']")
-    result.first.wait_for(timeout=60_000)
+    result.first.wait_for()
     assert watched.faults == []
     watched.tab.close()
 

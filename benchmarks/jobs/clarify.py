@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the shared parts lie there
 
 from pictures import goal, save, seeds, spread, subplots
-from tool_jobs import trained
+from tool_jobs import KEPT, trained, write_runs
 
 ROOT = Path(__file__).parents[2]
 NEEDED = {"clarify_missing": 64, "clarify_ambiguous": 40}  # held-out tasks of each
@@ -87,6 +87,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--prices", default="0.2", help="prices, parted by commas (default 0.2)")
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "clarify_seeds")
+    parser.add_argument("--keep", action="store_true", help="write results/kept/jobs/clarify.json")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     runs: list[Run] = []
@@ -94,9 +95,7 @@ def main() -> None:
         for seed in range(1, options.seeds + 1):
             runs.append(Run.read(play(options.output, price, seed), price, seed))
             print(_row(runs[-1]), flush=True)
-    (options.output / "runs.json").write_text(
-        json.dumps([run._asdict() for run in runs], indent=1), encoding="utf-8"
-    )
+    write_runs(runs, options.output, KEPT / "clarify.json" if options.keep else None)
     (options.output / "report.md").write_text(report(runs), encoding="utf-8")
     print(report(runs))
     draw([run for run in runs if run.price == runs[0].price], options.output / "clarify.png")

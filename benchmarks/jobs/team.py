@@ -22,7 +22,7 @@ from typing import NamedTuple, Self
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the shared parts lie there
 
 from pictures import goal, save, seeds, spread, subplots
-from tool_jobs import trained
+from tool_jobs import KEPT, trained, write_runs
 
 ROOT = Path(__file__).parents[2]
 VARIANTS: dict[str, dict[str, str]] = {
@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--variants", default=",".join(VARIANTS), help="default: all of them")
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "team_seeds")
+    parser.add_argument("--keep", action="store_true", help="write results/kept/jobs/team.json")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     runs: list[TeamRun] = []
@@ -84,9 +85,7 @@ def main() -> None:
         for seed in range(1, options.seeds + 1):
             runs.append(TeamRun.read(play(options.output, variant, seed), variant, seed))
             print(_row(runs[-1]), flush=True)
-    (options.output / "runs.json").write_text(
-        json.dumps([run._asdict() for run in runs], indent=1), encoding="utf-8"
-    )
+    write_runs(runs, options.output, KEPT / "team.json" if options.keep else None)
     (options.output / "report.md").write_text(report(runs), encoding="utf-8")
     print(report(runs))
     draw(runs, options.output / "team.png")

@@ -12,7 +12,7 @@ import pytest
 from fctncalling.cli.train import parse_settings
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
-from speedrun import ARMS, KEPT, Speedrun, changed_files, read_runs, table
+from speedrun import ARMS, KEPT, Speedrun, changed_files, read_runs
 
 PAGE = (Path(__file__).parents[2] / "docs/evidence/performance.md").read_text(encoding="utf-8")
 
@@ -33,9 +33,7 @@ def test_tasks_and_model_are_the_frozen_ones() -> None:
     assert changed_files() == []
 
 
-def test_the_page_has_the_table_and_the_commands_of_the_kept_runs() -> None:
-    for line in table(read_runs(KEPT)).splitlines():
-        assert line in PAGE
+def test_the_page_has_the_command_of_the_record() -> None:
     told = [parse_settings(words) for words in commands()]
     assert told == [parse_settings(ARMS["record"].split())]
     assert parse_settings(ARMS["TPPO"].split()) == parse_settings([])

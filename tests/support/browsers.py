@@ -15,6 +15,9 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 
+PATIENCE_MS = 180_000
+"""Longest wait for what a busy machine draws late; no bound of a page's."""
+
 
 @contextmanager
 def chromium() -> Iterator[Any]:
@@ -49,11 +52,12 @@ class OpenPage:
             viewport={"width": width, "height": height}, color_scheme=scheme
         )
         self.tab = self._context.new_page()
+        self.tab.set_default_timeout(PATIENCE_MS)
         self.tab.on("console", self._log)
         self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
         self.tab.on("request", lambda request: self.requests.append(request.url))
         self.tab.goto(f"{path.as_uri()}{at}")
-        self.tab.wait_for_selector(ready, timeout=60_000)
+        self.tab.wait_for_selector(ready)
 
     def _log(self, message: Any) -> None:
         if message.type == "error":

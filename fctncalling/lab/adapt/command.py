@@ -126,7 +126,7 @@ def _adapt(settings: AdaptSettings) -> AdaptReport:
     functions = shipped_functions(tasks, settings)
     recall = choice_recall(functions, tasks, settings.offered)
     report = AdaptReport(
-        f"{Path(str(settings.model)).name} for {settings.spec}",
+        _title(Path(str(settings.model)).name, settings),
         {name: played[names[name]] for name in order},
         stages.costs,
         adaptation.plan.cpu_seconds,
@@ -143,6 +143,12 @@ def _adapt(settings: AdaptSettings) -> AdaptReport:
 def _evaluate(settings: AdaptSettings) -> AdaptReport:
     stages = evaluate_endpoint(settings, EVALUATED_TASKS)
     played = {str(settings.evaluate): StageAnswers.read(stages.path("score"))}
-    report = AdaptReport(f"{settings.evaluate} for {settings.spec}", played, stages.costs)
+    report = AdaptReport(_title(str(settings.evaluate), settings), played, stages.costs)
     write_report(report, settings)
     return report
+
+
+def _title(model: str, settings: AdaptSettings) -> str:
+    """Return a report's title: the model, and the specification without its folder."""
+    path = Path(str(settings.spec))
+    return f"{model} for {path.name if path.is_file() else settings.spec}"

@@ -221,7 +221,7 @@ def write_report(report: AdaptReport, settings: AdaptSettings) -> None:
         report.sentence(),
         [*report.tables(), ReportTable("Episodes", ["task", "outcome"], links)],
         kind=COLOURS[gate.kind],
-        reason=gate.why,
+        reason=gate.why.removeprefix("do not ship: ").removeprefix("may be shipped: "),
         notes=report.told,
     )
     (folder / "report.html").write_text(text, encoding="utf-8")

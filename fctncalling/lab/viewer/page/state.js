@@ -51,10 +51,11 @@ function largestNumbers(episode) {
   return peak;
 }
 
+// How far credit differs among an episode's tokens; where all have one, as GRPO's, its size decides.
 function creditSpread(episode) {
   const known = (episode.lanes?.numbers.advantages ?? []).filter((each) => each !== null);
   const [low, top] = rangeOf(known);
-  return known.length ? top - low : 0;
+  return known.length ? top - low + 1e-6 * Math.max(top, -low) : 0;
 }
 
 function actedTokens(episode) {

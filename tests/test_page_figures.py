@@ -1,0 +1,124 @@
+"""Figures of the pages: those of files that commands wrote, in tables and in sentences."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import learning_curve
+import pytest
+
+from fctncalling.lab.conformance.recorded import load_recorded_verdicts
+
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "results/kept"
+TABLES = runpy.run_path(str(ROOT / "docs/evidence_tables.py"))
+NO_VERDICTS = ("decode_cases", "multi_turn_exec", "multi_turn_fuzz")  # of the recorded files
+
+CELL = re.compile(r"([\d.]+) -> +([\d.]+)")
+
+
+def page(name: str) -> str:
+    """Return a page's text in one line."""
+    return " ".join((ROOT / name).read_text("utf-8").split())
+
+
+def kept(run: str) -> dict[str, Any]:
+    """Return the evaluation of a kept run."""
+    text = (KEPT / run / "evaluation.json").read_text("utf-8")
+    evaluation: dict[str, Any] = json.loads(text)
+    return evaluation
+
+
+def test_every_table_of_the_evidence_is_that_of_the_kept_files() -> None:
+    pages = [file.read_text("utf-8") for file in TABLES["PAGES"]]
+    named = re.findall(r"<!-- table (\w+) -->", "".join(pages))
+    assert sorted(named) == sorted(TABLES["TABLES"])
+    told = "run `python docs/evidence_tables.py`"
+    assert [TABLES["with_tables"](text) for text in pages] == pages, told
+
+
+def test_a_changed_cell_would_be_seen() -> None:
+    changed = "<!-- table speedrun -->\n\n| basis | 3 | 92.4 % |\n\n<!-- end -->\n"
+    assert "| basis | 3 | 92.3 % |" in TABLES["with_tables"](changed)
+
+
+def test_what_readme_and_start_show_of_the_default_run_is_that_of_the_kept_ones() -> None:
+    rates, run = TABLES["main_job"]("seed1"), kept("main/seed1")
+    readme = (ROOT / "README.md").read_text("utf-8")
+    lines = re.findall(r"^│ ([\w -]+?) +│ (.*)$", readme, re.M)
+    assert {name: CELL.findall(cells) for name, cells in lines}.items() <= rates.items()
+    assert {"multi_turn_base", "parallel", "all multi-turn", "all"} == {name for name, _ in lines}
+    told = re.search(r"from (\d+) episodes \((\d+) steps.* in (\d+) updates and (\d+) CPU", readme)
+    counts = (run[name] for name in ("episodes", "env_steps", "updates", "train_cpu_seconds"))
+    assert told is not None
+    assert [*map(int, told.groups())] == [*map(round, counts)]
+    for name in ("README.md", "docs/index.md"):
+        assert re.findall(r"\*\*([\d.]+) to ([\d.]+) %\*\*", page(name)) == [rates["all"][0]]
+    others = {TABLES["main_job"](seed)["all"][0][1] for seed in ("seed2", "seed3")}
+    assert others == {"92.1"}
+    assert "two other seeds end at 92.1 %" in readme
+    control = TABLES["main_job"]("control1")["all"][0][1]
+    assert f"drifts, to {float(control):.0f} %" in page("docs/index.md")
+
+
+def test_what_readme_says_of_the_real_model_is_that_of_the_kept_answers() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+)\[", TABLES["TABLES"]["rows"](), re.M)
+    percent = {row: f"{float(share):.0f}" for row, share in rows}
+    [chance] = re.findall(
+        r"`forged_1800_tppo_1` \| \d+ gained, \d+ lost \(p = ([\d.]+)\)",
+        TABLES["TABLES"]["pairs"](),
+    )
+    told = re.search(
+        r"real model \| (\d+) -> (\d+) % \|.*? weaker start: (\d+) -> (\d+) % \(p = ([\d.]+)\)",
+        page("README.md"),
+    )
+    assert told is not None
+    named = ("base", "forged_6000_1", "forged_1800", "forged_1800_tppo_1")
+    assert [*told.groups()] == [*(percent[row] for row in named), chance]
+    assert percent["forged_6000_2"] == percent["forged_6000_1"]
+    assert "| calls (150) |" in TABLES["TABLES"]["rows"]()
+
+
+def test_the_counts_of_parity_are_those_of_the_recorded_verdicts(shared: Path) -> None:
+    files = sorted((shared / "bfcl/verdicts").glob("*.jsonl.gz"))
+    judged = [file for file in files if not file.name.startswith(NO_VERDICTS)]
+    count = sum(gzip.decompress(file.read_bytes()).count(b"\n") for file in judged)
+    assert f"| {count:,} of {count:,} |" in page("README.md")
+    conformance = page("docs/evidence/conformance.md")
+    assert f"`fctncalling verdicts` | {count:,} | 0 |" in conformance
+    answers = load_recorded_verdicts()["answers"]
+    assert f"--recorded` | {answers:,} | 0 |" in conformance
+
+
+def test_the_costs_of_the_real_model_are_those_of_the_kept_runs() -> None:
+    text = page("docs/evidence/real_model.md")
+    taught = kept("smollm2/forged")["sft_cpu_seconds"]
+    learned = kept("smollm2/forged_tppo_1")["train_cpu_seconds"]
+    assert f"`forged` learns {taught:,.0f} CPU seconds" in text
+    assert f"`forged_tppo_1` {learned:,.0f}" in text
+
+
+HEALTHY = {
+    "losses/approx_kl": "0.0093",
+    "losses/explained_variance": "-0.033",
+    "losses/ratio_max": "1.9",
+    "losses/policy_grad_norm": "0.39",
+    "mismatch/mean_logdiff": "5.9e-8",
+    "critic/values_min": "0.056",
+    "critic/values_max": "0.74",
+}
+
+
+def test_the_healthy_values_are_those_of_the_kept_run() -> None:
+    medians = learning_curve.medians()
+    lines = (ROOT / "docs/viewer.md").read_text("utf-8").splitlines()
+    for name, told in HEALTHY.items():
+        cell = f"`{name.replace('_max', '_min') if 'values' in name else name}`"
+        [row] = [line for line in lines if line.startswith("| `") and cell in line]
+        assert told in row
+        assert float(told) == pytest.approx(medians[name], rel=0.1), name
