@@ -18,7 +18,7 @@ from fctncalling.algorithms.generation.fused_decoder import (
     MAX_HEAD_PARAMETERS,
 )
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.precision import weights_dtype
+from fctncalling.algorithms.policy.precision import compute_dtype, weights_dtype
 from fctncalling.algorithms.policy.sparse_forward import supports_fused_decoder
 from fctncalling.training.load_policy import ModelError, base_model
 
@@ -52,7 +52,8 @@ class PolicySizes(NamedTuple):
     layer_weights: int  # of one layer, adapters included
     vocabulary: int
     num_backbones: int  # 2 where the critic computes hidden states of its own
-    fused_weights: int  # numbers that the rollout's fused decoder copies
+    cast_bytes: int  # of a pass's copies of weights in the dtype that it computes in
+    copied_bytes: int  # the same of the rollout's decoder, and of weights that it fuses
     own_forward: bool  # read by our own sparse forward, on a CPU
     num_roles: int = 1  # of a team, where they have weights of their own or a central critic
 
@@ -88,7 +89,8 @@ def policy_sizes(
         num_backbones=2
         if config.critic in ("full", "lora") and config.algorithm_name != "GRPO"
         else 1,
-        fused_weights=_fused_weights(model) if fused else 0,
+        cast_bytes=_copied_bytes(policy, config, device),
+        copied_bytes=_copied_bytes(model, config, device, fused=fused),
         # sharded layers are called by transformers' own, whose hooks gather their weights
         own_forward=fused
         and not config.fsdp
@@ -161,18 +163,28 @@ def _layer_sizes(
     )
 
 
-def _fused_weights(model: Any) -> int:
-    """Return the number of weights that the fused decoder copies.
+def _copied_bytes(
+    module: nn.Module, config: TrainConfig, device: torch.device, *, fused: bool = False
+) -> int:
+    """Return the bytes of copies of linear layers' weights.
 
-    All linear layers of a model that is not too large, and a small output layer.
+    Those of another dtype than passes compute in; fused: all of a model that is not too large, with
+    a small output layer.
     """
-    every = list(model.named_parameters())
-    if sum(weight.numel() for _, weight in every) > MAX_FUSED_PARAMETERS:
-        return 0
-    linear: int = sum(
-        weight.numel()
-        for name, weight in every
-        if weight.dim() == 2 and "layers." in name and "lora_" not in name
-    )
-    head = int(model.get_output_embeddings().weight.numel())
-    return linear + (head if head <= MAX_HEAD_PARAMETERS else 0)
+    dtype = compute_dtype(config, device)
+    head_dtype = torch.float32 if config.cast_lm_head_to_fp32 else dtype
+    weights = dict(module.named_parameters())
+    fused = fused and sum(it.numel() for it in weights.values()) <= MAX_FUSED_PARAMETERS
+    outputs = [getattr(part, "get_output_embeddings", lambda: None)() for part in module.modules()]
+    heads = {id(output.weight) for output in outputs if output is not None}
+    copied = 0
+    for name, weight in weights.items():
+        if id(weight) in heads:
+            own, is_small = head_dtype, weight.numel() <= MAX_HEAD_PARAMETERS
+        elif weight.dim() != 2 or any(part in name for part in ("embed", "value_head")):
+            continue
+        else:
+            own, is_small = dtype, "lora_" not in name
+        if weight.dtype != own or (fused and is_small):
+            copied += weight.numel() * own.itemsize
+    return copied
