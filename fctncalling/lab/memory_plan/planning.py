@@ -391,13 +391,13 @@ def _rollout_phase(
     cache_flags = "--n_rollout_threads, --max_episode_tokens, --max_cache_tokens"
     candidates = [
         *held,
-        MemoryTerm("decoder's copies", engines * sizes.copied_bytes, "--role_adapters"),
+        MemoryTerm("decoder's copies", engines * sizes.copied_bytes, "--compute_dtype"),
         MemoryTerm("KV cache", cache, cache_flags),
         MemoryTerm("prefix tree", prefixes * a_token, "--max_cache_tokens"),
         MemoryTerm("pass", passes, "--n_rollout_threads"),
     ]
     if config.fsdp and count > 1:
-        candidates.append(MemoryTerm("whole weights", sizes.policy_weight_bytes, "--fsdp"))
+        candidates.append(MemoryTerm("whole weights", sizes.gathered_bytes, "--fsdp"))
     return MemoryPhase("rollout", tuple(candidates))
 
 
