@@ -1,4 +1,6 @@
-"""Measured figures of docs/evidence/performance.md: `python benchmarks/scaling.py`.
+"""Costs of a token and of weights, and what many processes would take by them.
+
+`python benchmarks/scaling.py` prints the figures of docs/scaling.md.
 
 CPU seconds of this process, the least of several rounds: they hold on a machine that others use.
 Only the figures of Ray's store are wall times (it copies in other processes too), in rounds that
@@ -8,6 +10,7 @@ alternate with a plain copy of the memory.
 from __future__ import annotations
 
 import heapq
+import math
 import pickle
 import statistics
 import time
@@ -20,6 +23,7 @@ import torch
 
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.metrics import LossTerms
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.weight_sync import load_policy_state, policy_state
 from fctncalling.data.bfcl import embedded_path, load_tasks
@@ -27,17 +31,15 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 
 ROUNDS = 5
 MEGABYTES = (1, 16, 128)
-# of the simulation, as docs/scaling.md assumes them: processes -> episodes an update
-SIMULATED = {8: 256, 64: 1024, 1024: 8192}
-EPISODE_TOKENS, GPU_SECONDS = 6000, 1.33
-NETWORK, LATENCY_S, SPREAD = 50e9, 50e-6, 0.5  # bytes a second, of a broadcast, of episodes' times
+SIMULATED = {8: 256, 64: 1024, 1024: 8192}  # processes -> episodes an update
+SPREAD = 0.5  # of episodes' times, log-normal: assumed
 
 
 def main() -> None:
     """Print every figure."""
     torch.set_num_threads(1)
     env_steps()
-    simulate(episodes())
+    print_simulation(episodes())
     weights()
     try:
         import ray
@@ -136,21 +138,68 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 400) -> TokenCosts:
     return costs
 
 
-def simulate(costs: TokenCosts) -> None:
-    """Print what an update of scaling.md's job costs 8, 64 and 1,024 processes, by these costs."""
-    for count, number in SIMULATED.items():
-        tokens = number * EPISODE_TOKENS
-        moved = tokens * costs.travelling / NETWORK + 2 * count * LATENCY_S
-        gpus = GPU_SECONDS * number / count
-        print(
-            f"{count} processes, {number} episodes, derived: GPUs {gpus:.0f} s an update; in each "
-            f"process episodes arrive in {moved:.2f} s, are unpacked in "
-            f"{tokens * costs.unpacked:.1f} s, laid out in {tokens * costs.laid_out:.1f} s, and "
-            f"hold {tokens * costs.held / 1e9:.2f} GB"
-        )
-        waits = {slots: share_times(count, number, slots) for slots in (number // count, 4)}
-        for slots, (fixed, queued) in waits.items():
-            print(f"  {slots} slots: fixed shares take {fixed / queued:.2f} x a queue's time")
+class Job(NamedTuple):
+    """Job that is simulated: assumed, but for what is published of a Qwen2.5-7B and an H100."""
+
+    parameters: float = 7.6e9  # published
+    adapter: float = 40.8e6  # of rank 16, as --plan counts them
+    tokens: int = 6000  # of an episode; 800 of them are written
+    written: int = 800
+    reading_s: float = 0.41  # GPU seconds that a rollout takes for an episode, writing included
+    learning_s: float = 0.92  # 6 x parameters x tokens at 40 % of 989 TFLOP/s
+    pass_tokens: int = 4096  # --max_microbatch_tokens
+    steps: int = 4  # --num_mini_batch
+    in_machine: float = 450e9  # bytes a second between 8 GPUs (NVLink, published)
+    between: float = 50e9  # bytes a second between machines
+    latency_s: float = 50e-6  # of a collective operation, for each process
+
+
+JOB = Job()
+LOSS_TERM_BYTES = 4 * len(LossTerms._fields)  # bytes of the loss terms of a written token
+
+
+def simulate(costs: TokenCosts, job: Job = JOB) -> list[tuple[str, list[str]]]:
+    """Return rows of a table: an update of the job in 8, 64 and 1,024 processes, by these costs.
+
+    Every process plays and learns a share; each needs all episodes. An all-reduce moves a tensor
+    twice; FSDP gathers the weights in each pass and its backward pass, and reduces gradients.
+    """
+    rows: dict[str, list[str]] = {}
+
+    def add(name: str, value: float, unit: str = " s") -> None:
+        digits = 0 if value >= 10 else 1 if value >= 1 else 2
+        rows.setdefault(name, []).append(f"{value:.{digits}f}{unit}")
+
+    for count, episodes in SIMULATED.items():
+        tokens = episodes * job.tokens
+        speed = job.in_machine if count <= 8 else job.between
+        waiting = count * job.latency_s
+        passes = math.ceil(tokens / count / job.pass_tokens)
+        fixed, queued = share_times(count, episodes, 4)
+        rows.setdefault("episodes an update", []).append(f"{episodes:,}")
+        add("GPU: play a share", job.reading_s * episodes / count)
+        add("GPU: learn a share", job.learning_s * episodes / count)
+        add("wait for the longest share, 4 slots each", (fixed / queued - 1) * 100, " %")
+        add("send episodes to all", tokens * costs.travelling / speed + 2 * waiting)
+        add("CPU: unpack and lay out all", tokens * (costs.unpacked + costs.laid_out))
+        terms = 2 * episodes * job.written * LOSS_TERM_BYTES / speed
+        add("sum loss terms", terms + job.steps * waiting)
+        for name, weights in (("adapter", job.adapter), ("all weights", job.parameters)):
+            add(f"sum gradients, {name}", job.steps * (2 * 4 * weights / speed + waiting))
+            far = (math.ceil(count / 8) - 1) / job.between
+            add(f"Ray: {name} to every machine in turn", 4 * weights * far)
+        add("FSDP: gather for a rollout, bf16", 2 * job.parameters / speed)
+        add("FSDP: gather and reduce in passes", passes * 3 * 4 * job.parameters / speed)
+        add("memory of episodes, each process", tokens * costs.held / 1e9, " GB")
+    return list(rows.items())
+
+
+def print_simulation(costs: TokenCosts) -> None:
+    """Print the simulation as a table of Markdown."""
+    print("| | " + " | ".join(f"{count:,}" for count in SIMULATED) + " |")
+    print("|---|" + "---|" * len(SIMULATED))
+    for name, values in simulate(costs):
+        print(f"| {name} | " + " | ".join(values) + " |")
 
 
 def share_times(count: int, number: int, slots: int) -> tuple[float, float]:
@@ -172,9 +221,7 @@ def share_times(count: int, number: int, slots: int) -> tuple[float, float]:
 
 
 def weights() -> None:
-    """Print the cost of copying the weights of one policy into another.
-    relative to a plain copy.
-    """
+    """Print the cost of copying weights from one policy to another, beside a plain copy."""
     policy = ActorCritic.load(embedded_path("model"))
     taken = policy_state(policy)
     size = sum(weight.nbytes for weight in taken.values())
