@@ -142,6 +142,7 @@ class Job(NamedTuple):
     """Job that is simulated: assumed, but for what is published of a Qwen2.5-7B and an H100."""
 
     parameters: float = 7.6e9  # published
+    outside: float = 1.09e9  # of these in no layer: embedding and output layer, gathered in fp32
     adapter: float = 40.8e6  # of rank 16, as --plan counts them
     tokens: int = 6000  # of an episode; 800 of them are written
     written: int = 800
@@ -184,13 +185,16 @@ def simulate(costs: TokenCosts, job: Job = JOB) -> list[tuple[str, list[str]]]:
         add("CPU: unpack and lay out all", tokens * (costs.unpacked + costs.laid_out))
         terms = 2 * episodes * job.written * LOSS_TERM_BYTES / speed
         add("sum loss terms", terms + job.steps * waiting)
+        add("sum gradients, adapter", job.steps * (2 * 4 * job.adapter / speed + waiting))
+        far = (math.ceil(count / 8) - 1) / job.between
         for name, weights in (("adapter", job.adapter), ("all weights", job.parameters)):
-            add(f"sum gradients, {name}", job.steps * (2 * 4 * weights / speed + waiting))
-            far = (math.ceil(count / 8) - 1) / job.between
             add(f"Ray: {name} to every machine in turn", 4 * weights * far)
-        add("FSDP: gather for a rollout, bf16", 2 * job.parameters / speed)
+        whole = 2 * job.parameters + 2 * job.outside
+        add("FSDP: gather for a rollout, layers in bf16", whole / speed)
         add("FSDP: gather and reduce in passes", passes * 3 * 4 * job.parameters / speed)
-        add("memory of episodes, each process", tokens * costs.held / 1e9, " GB")
+        add("memory: episodes", tokens * costs.held / 1e9, " GB")
+        add("memory, FSDP: weights, gradients, moments", 16e-9 * job.parameters / count, " GB")
+        add("memory, FSDP: whole copy for a rollout", whole / 1e9, " GB")
     return list(rows.items())
 
 

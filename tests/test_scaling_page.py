@@ -85,4 +85,4 @@ def test_an_update_of_the_simulation_is_arithmetic() -> None:
     of_1024 = {name: values[-1] for name, values in scaling.simulate(costs)}
     assert of_1024["send episodes to all"] == f"{49_152_000 * 10 / 50e9 + 2 * 1024 * 50e-6:.2f} s"
     assert of_1024["CPU: unpack and lay out all"] == "98 s"
-    assert of_1024["memory of episodes, each process"] == "4.9 GB"
+    assert of_1024["memory: episodes"] == "4.9 GB"
