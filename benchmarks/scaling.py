@@ -1,36 +1,35 @@
 """Costs of a token and of weights, and what many processes would take by them.
 
-`python benchmarks/scaling.py` prints the figures of docs/scaling.md.
-
-CPU seconds of this process, the least of several rounds: they hold on a machine that others use.
-Only the figures of Ray's store are wall times (it copies in other processes too), in rounds that
-alternate with a plain copy of the memory.
+`python benchmarks/scaling.py` prints the figures of docs/scaling.md. CPU seconds are the least of
+several rounds: they hold on a machine that others use.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+import os
 import pickle
-import statistics
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from rollout import build
+from torch import nn
 
 from fctncalling.algorithms.batch import build_experience
+from fctncalling.algorithms.distributed.fsdp import FSDP
+from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.metrics import LossTerms
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.weight_sync import load_policy_state, policy_state
-from fctncalling.data.bfcl import embedded_path, load_tasks
-from fctncalling.envs.function_calling import FunctionCallingEnv
 
 ROUNDS = 5
-MEGABYTES = (1, 16, 128)
 SIMULATED = {8: 256, 64: 1024, 1024: 8192}  # processes -> episodes an update
 SPREAD = 0.5  # of episodes' times, log-normal: assumed
 
@@ -38,15 +37,8 @@ SPREAD = 0.5  # of episodes' times, log-normal: assumed
 def main() -> None:
     """Print every figure."""
     torch.set_num_threads(1)
-    env_steps()
     print_simulation(episodes())
-    weights()
-    try:
-        import ray
-    except ImportError:
-        print("Ray is not installed: no figures of its object store")
-        return
-    object_store(ray)
+    gathering()
 
 
 def least(work: Callable[[], Any], rounds: int = ROUNDS) -> float:
@@ -57,39 +49,6 @@ def least(work: Callable[[], Any], rounds: int = ROUNDS) -> float:
         work()
         times.append(time.process_time() - started)
     return min(times)
-
-
-def env_steps() -> None:
-    """Print the environment's steps per second and core, tools and checker included."""
-    tasks = [
-        task
-        for task in load_tasks(embedded_path("train"))
-        if task.category.startswith("multi_turn")
-    ][:60]
-    env = FunctionCallingEnv(tasks=tasks)
-    steps = 0
-
-    def play() -> None:
-        nonlocal steps
-        steps = 0
-        for task in tasks:
-            _, info = env.reset(options={"task_id": task.id})
-            done, turn, said = False, -1, False
-            while not done:
-                said = said and info["turn"] == turn
-                turn = info["turn"]
-                truth = (task.ground_truth or [])[turn]
-                text = "" if said or not truth else "[" + ", ".join(map(str, truth)) + "]"
-                said = True
-                _, _, terminated, truncated, info = env.step(text)
-                done = terminated or truncated
-                steps += 1
-
-    seconds = least(play)
-    print(
-        f"environment: {steps / seconds:.0f} steps a CPU second (multi-turn, tools and verdict "
-        "included)"
-    )
 
 
 class TokenCosts(NamedTuple):
@@ -224,43 +183,50 @@ def share_times(count: int, number: int, slots: int) -> tuple[float, float]:
     return max(taken(share, slots) for share in shares), taken(times, slots * count)
 
 
-def weights() -> None:
-    """Print the cost of copying weights from one policy to another, beside a plain copy."""
-    policy = ActorCritic.load(embedded_path("model"))
-    taken = policy_state(policy)
-    size = sum(weight.nbytes for weight in taken.values())
-    flat = np.zeros(size, dtype=np.uint8)
-    print(
-        f"weights of the embedded model: {size / 1e6:.2f} MB in {len(taken)} pieces; a plain copy "
-        f"{least(flat.copy, 50) * 1e3:.2f} ms, out "
-        f"{least(lambda: policy_state(policy), 50) * 1e3:.2f} ms, in "
-        f"{least(lambda: load_policy_state(policy, taken), 50) * 1e3:.2f} ms of CPU time"
+def gathering() -> None:
+    """Print what FSDP's gathering of whole weights for a rollout in bf16 costs two processes.
+
+    Before: all weights in fp32, then a copy of the layers' in bf16. After: these in bf16 alone.
+    """
+    policy = ActorCritic(build(512, 12, 4096))
+    with tempfile.TemporaryDirectory() as folder:
+        children = list[int]()
+        for rank in range(2):
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    _gather(policy, rank, Path(folder))
+                    code = 0
+                finally:
+                    os._exit(code)
+            children.append(child)
+        assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+
+
+def _gather(policy: ActorCritic, rank: int, folder: Path) -> None:
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2
     )
-
-
-def object_store(ray: Any) -> None:
-    """Print the time of put and get in Ray's store, as multiples of a plain copy."""
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-    for megabytes in MEGABYTES:
-        array = np.ones(megabytes * 2**20, dtype=np.uint8)
-        times: dict[str, list[float]] = {"copy": [], "put": [], "get": []}
-        for _ in range(7):
-            started = time.perf_counter()
-            array.copy()
-            copied = time.perf_counter()
-            reference = ray.put(array)
-            put = time.perf_counter()
-            ray.get(reference)
-            times["copy"].append(copied - started)
-            times["put"].append(put - copied)
-            times["get"].append(time.perf_counter() - put)
-            del reference
-        copy, put, got = (statistics.median(times[name]) for name in ("copy", "put", "get"))
+    processes = ProcessGroup(rank, 2, "cpu", FSDP.from_environment())
+    processes.shard(policy)
+    spent: dict[bool, tuple[float, float]] = {}
+    for after in (False, True, False, True):  # the first ones warm
+        started = time.process_time()
+        with processes.unsharded(policy, torch.bfloat16 if after else None) as whole:
+            decoder = whole.model.get_decoder()
+            linear = [it.weight for it in decoder.modules() if isinstance(it, nn.Linear)]
+            copies = [weight.to(torch.bfloat16) for weight in linear]
+            seconds = time.process_time() - started
+            held = {it.data_ptr(): it.nbytes for it in (*whole.parameters(), *copies)}
+            spent[after] = sum(held.values()) / 1e6, seconds
+    memory, seconds = (spent[True][part] / spent[False][part] for part in (0, 1))
+    if rank == 0:
         print(
-            f"object store, {megabytes} MB: copy {copy * 1e3:.2f} ms, put {put / copy:.2f} x, get "
-            f"{got / copy:.2f} x"
+            f"whole weights for a rollout in bf16, gathered in bf16 over in fp32: {memory:.2f} of "
+            f"{spent[False][0]:.0f} MB, {seconds:.2f} of the CPU time"
         )
-    ray.shutdown()
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
