@@ -124,6 +124,7 @@ def share_prefixes(
     """
     if isinstance(sharing, str):
         return experience
+    sharing = sharing._replace(mask_price=config.tree_mask_price)
     shared = experience._replace(sharing=sharing)
     unshuffled = range(len(experience.rows))
     rows = experience.trained_token_ids(unshuffled)

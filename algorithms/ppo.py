@@ -36,7 +36,7 @@ from fctncalling.algorithms.metrics import (
     step_metrics,
     update_metrics,
 )
-from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches
+from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches, plan_passes
 from fctncalling.algorithms.nan_guard import (
     annotate_error_with_tasks,
     annotate_location,
@@ -131,10 +131,8 @@ def adamw(
 ) -> torch.optim.AdamW:
     """Return AdamW over the parameters; weight decay applies to matrices only."""
     by_decay: dict[float, list[torch.nn.Parameter]] = {config.weight_decay: [], 0.0: []}
-    fused = None  # on a CPU it rounds otherwise than runs did so far; of shards it is not measured
     for weight in parameters:
         by_decay[config.weight_decay if weight.dim() > 1 else 0.0].append(weight)
-        fused = (weight.is_cuda and not hasattr(weight, "full_tensor")) or None
     groups = [{"params": params, "weight_decay": decay} for decay, params in by_decay.items()]
     betas = (config.adam_beta1, config.adam_beta2)
     return torch.optim.AdamW(
@@ -142,7 +140,7 @@ def adamw(
         lr=lr,
         betas=betas,
         eps=config.adam_eps,
-        fused=fused,
+        fused=config.adam_fused or None,  # None: torch's own choice
     )
 
 
@@ -165,7 +163,7 @@ def update(
     """
     policy.eval()  # dropout would move the ratio away from 1 before anything was learned
     algorithm = find_algorithm(config.algorithm_name)
-    config = processes.with_equal_accumulation(config)
+    alone, config = config, processes.with_equal_accumulation(config)
     device = next(policy.parameters()).device
     experience = build_experience(shape_rewards(episodes, config), device)
     experience = add_forward_inputs(experience, policy, config)
@@ -192,6 +190,9 @@ def update(
         metrics |= source.learn(experience._replace(tokens=as_learned), targets.old_values, config)
     metrics["perf/padding_share"] = padding_share  # of one epoch's passes
     if experience.sharing is not None:
+        if processes.count > 1:  # each reads once more what all groups begin with: not counted
+            every = [[*itertools.chain(*minibatch)] for minibatch in minibatches]
+            minibatches = [plan_passes(experience, alone, rows) for rows in every]
         metrics["perf/shared_token_share"] = experience.shared_token_share(minibatches)
     return metrics if algorithm.critic else drop_critic_metrics(metrics)
 

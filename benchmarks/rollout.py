@@ -4,6 +4,7 @@
   python3.11 -m venv /tmp/trl
   /tmp/trl/bin/pip install torch==2.13.0 trl==1.16.0 transformers==5.23.0 jmespath
   python benchmarks/rollout.py --parts trl --trl /tmp/trl/bin/python
+  python benchmarks/rollout.py --parts decoders --hidden 576 --layers 30 --vocabulary 49152
   python benchmarks/rollout.py --official --data_dir data/bfcl --json ratios.json
 
 Everything takes turns in one run, on one thread; CPU seconds are compared (of slow tools: seconds)
@@ -81,9 +82,13 @@ def contexts(
     return [texts[0][::group].repeat_interleave(group, 0), *texts[1:]]
 
 
-def generate_with_cache(model: Any, texts: list[torch.Tensor], new: int) -> list[list[int]]:
+def generate_with_cache(
+    model: Any, texts: list[torch.Tensor], new: int, fast_path: bool | None = None
+) -> list[list[int]]:
     """Generate every slot's tokens greedily, reading each token once."""
-    engine = GenerationEngine(model, [NEVER], temperature=0.0, max_new_tokens=new)
+    engine = GenerationEngine(
+        model, [NEVER], temperature=0.0, max_new_tokens=new, fast_path=fast_path
+    )
     batch = len(texts[0])
     engine.allocate_slots(batch)
     rows: list[list[int]] = [[] for _ in range(batch)]
@@ -131,6 +136,35 @@ def against_generate(model: Any, options: argparse.Namespace) -> list[bool]:
         if not held[-1]:
             profile(ways[0])
     return held
+
+
+def decoders(model: Any, options: argparse.Namespace) -> None:
+    """Compare the fused decoder with transformers' forward, in one engine."""
+    steps = 8
+    for batch in (1, 8, 64):
+        texts = contexts(batch, (40,), options.vocabulary)
+        times: list[dict[bool, tuple[float, float]]] = []
+        rows: dict[bool, list[list[int]]] = {}
+        for number in range(options.rounds + 1):
+            spent = dict[bool, tuple[float, float]]()
+            for fast in (True, False):
+                ways = [
+                    partial(generate_with_cache, model, texts, new, fast) for new in (1, 1 + steps)
+                ]
+                if number == 0:  # warms, and compares
+                    rows[fast] = ways[1]()
+                    continue
+                first, whole = map(cpu_seconds, ways)
+                spent[fast] = first, whole - first
+            times += [spent] if number else []
+        ratios = [median(it[False][part] / it[True][part] for it in times) for part in (0, 1)]
+        speed = batch * steps / median(it[True][1] for it in times)
+        note = "" if rows[True] == rows[False] else "; TOKENS DIFFER"
+        print(
+            f"fused decoder, batch {batch}: prefill x{ratios[0]:.2f}, decoding x{ratios[1]:.2f} "
+            f"({speed:.0f} tokens/s) of transformers' forward{note}",
+            flush=True,
+        )
 
 
 def long_episodes(model: Any, options: argparse.Namespace) -> list[bool]:
@@ -297,7 +331,10 @@ def main() -> int:
     for name, default in (("hidden", 96), ("layers", 3), ("vocabulary", 1765), ("rounds", 9)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument(
-        "--parts", nargs="+", default=["generate", "long", "slow"], help="generate, long, slow, trl"
+        "--parts",
+        nargs="+",
+        default=["generate", "long", "slow"],
+        help="generate, long, slow, trl, decoders",
     )
     parser.add_argument("--trl", help="python of an environment that has TRL")
     parser.add_argument(
@@ -322,6 +359,8 @@ def main() -> int:
         held += against_generate(model, options)
     if "long" in options.parts:
         held += long_episodes(model, options)
+    if "decoders" in options.parts:
+        decoders(model, options)
     if "slow" in options.parts:
         held.append(told("throughput beside 4 of 32 tools of 1 s", *slow_tools(options.rounds)))
     if "trl" in options.parts:

@@ -1,50 +1,44 @@
-"""Measured figures of docs/evidence/performance.md: `python benchmarks/scaling.py`.
+"""Costs of a token and of weights, and what many processes would take by them.
 
-CPU seconds of this process, the least of several rounds: they hold on a machine that others use.
-Only the figures of Ray's store are wall times (it copies in other processes too), in rounds that
-alternate with a plain copy of the memory.
+`python benchmarks/scaling.py` prints the figures of docs/scaling.md. CPU seconds are the least of
+several rounds: they hold on a machine that others use.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
+import os
 import pickle
-import statistics
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from rollout import build
+from torch import nn
 
 from fctncalling.algorithms.batch import build_experience
+from fctncalling.algorithms.distributed.fsdp import FSDP
+from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.metrics import LossTerms
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.weight_sync import load_policy_state, policy_state
-from fctncalling.data.bfcl import embedded_path, load_tasks
-from fctncalling.envs.function_calling import FunctionCallingEnv
 
 ROUNDS = 5
-MEGABYTES = (1, 16, 128)
-# of the simulation, as docs/scaling.md assumes them: processes -> episodes an update
-SIMULATED = {8: 256, 64: 1024, 1024: 8192}
-EPISODE_TOKENS, GPU_SECONDS = 6000, 1.33
-NETWORK, LATENCY_S, SPREAD = 50e9, 50e-6, 0.5  # bytes a second, of a broadcast, of episodes' times
+SIMULATED = {8: 256, 64: 1024, 1024: 8192}  # processes -> episodes an update
+SPREAD = 0.5  # of episodes' times, log-normal: assumed
 
 
 def main() -> None:
     """Print every figure."""
     torch.set_num_threads(1)
-    env_steps()
-    simulate(episodes())
-    weights()
-    try:
-        import ray
-    except ImportError:
-        print("Ray is not installed: no figures of its object store")
-        return
-    object_store(ray)
+    print_simulation(episodes())
+    gathering()
 
 
 def least(work: Callable[[], Any], rounds: int = ROUNDS) -> float:
@@ -55,39 +49,6 @@ def least(work: Callable[[], Any], rounds: int = ROUNDS) -> float:
         work()
         times.append(time.process_time() - started)
     return min(times)
-
-
-def env_steps() -> None:
-    """Print the environment's steps per second and core, tools and checker included."""
-    tasks = [
-        task
-        for task in load_tasks(embedded_path("train"))
-        if task.category.startswith("multi_turn")
-    ][:60]
-    env = FunctionCallingEnv(tasks=tasks)
-    steps = 0
-
-    def play() -> None:
-        nonlocal steps
-        steps = 0
-        for task in tasks:
-            _, info = env.reset(options={"task_id": task.id})
-            done, turn, said = False, -1, False
-            while not done:
-                said = said and info["turn"] == turn
-                turn = info["turn"]
-                truth = (task.ground_truth or [])[turn]
-                text = "" if said or not truth else "[" + ", ".join(map(str, truth)) + "]"
-                said = True
-                _, _, terminated, truncated, info = env.step(text)
-                done = terminated or truncated
-                steps += 1
-
-    seconds = least(play)
-    print(
-        f"environment: {steps / seconds:.0f} steps a CPU second (multi-turn, tools and verdict "
-        "included)"
-    )
 
 
 class TokenCosts(NamedTuple):
@@ -136,21 +97,72 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 400) -> TokenCosts:
     return costs
 
 
-def simulate(costs: TokenCosts) -> None:
-    """Print what an update of scaling.md's job costs 8, 64 and 1,024 processes, by these costs."""
-    for count, number in SIMULATED.items():
-        tokens = number * EPISODE_TOKENS
-        moved = tokens * costs.travelling / NETWORK + 2 * count * LATENCY_S
-        gpus = GPU_SECONDS * number / count
-        print(
-            f"{count} processes, {number} episodes, derived: GPUs {gpus:.0f} s an update; in each "
-            f"process episodes arrive in {moved:.2f} s, are unpacked in "
-            f"{tokens * costs.unpacked:.1f} s, laid out in {tokens * costs.laid_out:.1f} s, and "
-            f"hold {tokens * costs.held / 1e9:.2f} GB"
-        )
-        waits = {slots: share_times(count, number, slots) for slots in (number // count, 4)}
-        for slots, (fixed, queued) in waits.items():
-            print(f"  {slots} slots: fixed shares take {fixed / queued:.2f} x a queue's time")
+class Job(NamedTuple):
+    """Job that is simulated: assumed, but for what is published of a Qwen2.5-7B and an H100."""
+
+    parameters: float = 7.6e9  # published
+    outside: float = 1.09e9  # of these in no layer: embedding and output layer, gathered in fp32
+    adapter: float = 40.8e6  # of rank 16, as --plan counts them
+    tokens: int = 6000  # of an episode; 800 of them are written
+    written: int = 800
+    reading_s: float = 0.41  # GPU seconds that a rollout takes for an episode, writing included
+    learning_s: float = 0.92  # 6 x parameters x tokens at 40 % of 989 TFLOP/s
+    pass_tokens: int = 4096  # --max_microbatch_tokens
+    steps: int = 4  # --num_mini_batch
+    in_machine: float = 450e9  # bytes a second between 8 GPUs (NVLink, published)
+    between: float = 50e9  # bytes a second between machines
+    latency_s: float = 50e-6  # of a collective operation, for each process
+
+
+JOB = Job()
+LOSS_TERM_BYTES = 4 * len(LossTerms._fields)  # bytes of the loss terms of a written token
+
+
+def simulate(costs: TokenCosts, job: Job = JOB) -> list[tuple[str, list[str]]]:
+    """Return rows of a table: an update of the job in 8, 64 and 1,024 processes, by these costs.
+
+    Every process plays and learns a share; each needs all episodes. An all-reduce moves a tensor
+    twice; FSDP gathers the weights in each pass and its backward pass, and reduces gradients.
+    """
+    rows: dict[str, list[str]] = {}
+
+    def add(name: str, value: float, unit: str = " s") -> None:
+        digits = 0 if value >= 10 else 1 if value >= 1 else 2
+        rows.setdefault(name, []).append(f"{value:.{digits}f}{unit}")
+
+    for count, episodes in SIMULATED.items():
+        tokens = episodes * job.tokens
+        speed = job.in_machine if count <= 8 else job.between
+        waiting = count * job.latency_s
+        passes = math.ceil(tokens / count / job.pass_tokens)
+        fixed, queued = share_times(count, episodes, 4)
+        rows.setdefault("episodes an update", []).append(f"{episodes:,}")
+        add("GPU: play a share", job.reading_s * episodes / count)
+        add("GPU: learn a share", job.learning_s * episodes / count)
+        add("wait for the longest share, 4 slots each", (fixed / queued - 1) * 100, " %")
+        add("send episodes to all", tokens * costs.travelling / speed + 2 * waiting)
+        add("CPU: unpack and lay out all", tokens * (costs.unpacked + costs.laid_out))
+        terms = 2 * episodes * job.written * LOSS_TERM_BYTES / speed
+        add("sum loss terms", terms + job.steps * waiting)
+        add("sum gradients, adapter", job.steps * (2 * 4 * job.adapter / speed + waiting))
+        far = (math.ceil(count / 8) - 1) / job.between
+        for name, weights in (("adapter", job.adapter), ("all weights", job.parameters)):
+            add(f"Ray: {name} to every machine in turn", 4 * weights * far)
+        whole = 2 * job.parameters + 2 * job.outside
+        add("FSDP: gather for a rollout, layers in bf16", whole / speed)
+        add("FSDP: gather and reduce in passes", passes * 3 * 4 * job.parameters / speed)
+        add("memory: episodes", tokens * costs.held / 1e9, " GB")
+        add("memory, FSDP: weights, gradients, moments", 16e-9 * job.parameters / count, " GB")
+        add("memory, FSDP: whole copy for a rollout", whole / 1e9, " GB")
+    return list(rows.items())
+
+
+def print_simulation(costs: TokenCosts) -> None:
+    """Print the simulation as a table of Markdown."""
+    print("| | " + " | ".join(f"{count:,}" for count in SIMULATED) + " |")
+    print("|---|" + "---|" * len(SIMULATED))
+    for name, values in simulate(costs):
+        print(f"| {name} | " + " | ".join(values) + " |")
 
 
 def share_times(count: int, number: int, slots: int) -> tuple[float, float]:
@@ -171,45 +183,50 @@ def share_times(count: int, number: int, slots: int) -> tuple[float, float]:
     return max(taken(share, slots) for share in shares), taken(times, slots * count)
 
 
-def weights() -> None:
-    """Print the cost of copying the weights of one policy into another.
-    relative to a plain copy.
+def gathering() -> None:
+    """Print what FSDP's gathering of whole weights for a rollout in bf16 costs two processes.
+
+    Before: all weights in fp32, then a copy of the layers' in bf16. After: these in bf16 alone.
     """
-    policy = ActorCritic.load(embedded_path("model"))
-    taken = policy_state(policy)
-    size = sum(weight.nbytes for weight in taken.values())
-    flat = np.zeros(size, dtype=np.uint8)
-    print(
-        f"weights of the embedded model: {size / 1e6:.2f} MB in {len(taken)} pieces; a plain copy "
-        f"{least(flat.copy, 50) * 1e3:.2f} ms, out "
-        f"{least(lambda: policy_state(policy), 50) * 1e3:.2f} ms, in "
-        f"{least(lambda: load_policy_state(policy, taken), 50) * 1e3:.2f} ms of CPU time"
+    policy = ActorCritic(build(512, 12, 4096))
+    with tempfile.TemporaryDirectory() as folder:
+        children = list[int]()
+        for rank in range(2):
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    _gather(policy, rank, Path(folder))
+                    code = 0
+                finally:
+                    os._exit(code)
+            children.append(child)
+        assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+
+
+def _gather(policy: ActorCritic, rank: int, folder: Path) -> None:
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2
     )
-
-
-def object_store(ray: Any) -> None:
-    """Print the time of put and get in Ray's store, as multiples of a plain copy."""
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-    for megabytes in MEGABYTES:
-        array = np.ones(megabytes * 2**20, dtype=np.uint8)
-        times: dict[str, list[float]] = {"copy": [], "put": [], "get": []}
-        for _ in range(7):
-            started = time.perf_counter()
-            array.copy()
-            copied = time.perf_counter()
-            reference = ray.put(array)
-            put = time.perf_counter()
-            ray.get(reference)
-            times["copy"].append(copied - started)
-            times["put"].append(put - copied)
-            times["get"].append(time.perf_counter() - put)
-            del reference
-        copy, put, got = (statistics.median(times[name]) for name in ("copy", "put", "get"))
+    processes = ProcessGroup(rank, 2, "cpu", FSDP.from_environment())
+    processes.shard(policy)
+    spent: dict[bool, tuple[float, float]] = {}
+    for after in (False, True, False, True):  # the first ones warm
+        started = time.process_time()
+        with processes.unsharded(policy, torch.bfloat16 if after else None) as whole:
+            decoder = whole.model.get_decoder()
+            linear = [it.weight for it in decoder.modules() if isinstance(it, nn.Linear)]
+            copies = [weight.to(torch.bfloat16) for weight in linear]
+            seconds = time.process_time() - started
+            held = {it.data_ptr(): it.nbytes for it in (*whole.parameters(), *copies)}
+            spent[after] = sum(held.values()) / 1e6, seconds
+    memory, seconds = (spent[True][part] / spent[False][part] for part in (0, 1))
+    if rank == 0:
         print(
-            f"object store, {megabytes} MB: copy {copy * 1e3:.2f} ms, put {put / copy:.2f} x, get "
-            f"{got / copy:.2f} x"
+            f"whole weights for a rollout in bf16, gathered in bf16 over in fp32: {memory:.2f} of "
+            f"{spent[False][0]:.0f} MB, {seconds:.2f} of the CPU time"
         )
-    ray.shutdown()
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -13,11 +13,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.model_presets import PRESETS
+from fctncalling.algorithms.generation import fused_decoder
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.precision import weights_dtype
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.memory_plan import planning, policy_sizes, terms
@@ -120,6 +123,42 @@ def test_weights_are_counted_as_the_policy_has_them(model: Path, changes: dict[s
     reference = policy._reference[0].model.parameters() if policy._reference else ()
     held = [*policy.parameters(), *reference]
     assert sizes.weight_bytes == sum(it.numel() * it.element_size() for it in held)
+
+
+@pytest.mark.parametrize("most_fused", [0, 2**30])
+@pytest.mark.parametrize(
+    ("changes", "cast"),
+    [
+        ({}, (0, 0)),
+        ({"compute_dtype": "bfloat16"}, (2, 0)),
+        ({"lora_r": 4, "base_dtype": "bfloat16", "compute_dtype": "bfloat16"}, (0, 4)),
+    ],
+    ids=["fp32", "passes in bf16", "all in bf16"],
+)
+def test_copies_of_weights_are_those_that_the_rollout_makes(
+    model: Path,
+    changes: dict[str, Any],
+    cast: tuple[int, int],  # bytes a weight of layers, and of the output layer
+    most_fused: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (fused_decoder, sys.modules[policy_sizes.__module__]):
+        monkeypatch.setattr(module, "MAX_FUSED_PARAMETERS", most_fused)
+    config = TrainConfig(model_name_or_path=str(model), **changes)
+    policy = ActorCritic.load(model, critic_hidden=8, dtype=weights_dtype(config, CPU)).eval()
+    configure_policy(policy, config, None, CPU)
+    decoder: Any = fused_decoder.FusedDecoder(policy.model, 1)
+    layers = [*decoder._layers]
+    layers = [one for it in layers for one in (it.qkv, it.output, it.inner, it.down)]
+    copied = [layer._weight for layer in (*layers, decoder._head) if layer._weight is not None]
+    sizes, half = policy_sizes(config, CPU), 2 * bool(changes)
+    adapters = half * sum(it.numel() for n, it in policy.named_parameters() if "lora_" in n)
+    whole = sum(it.numel() * it.element_size() for it in copied)
+    assert sizes.copied_bytes == whole + adapters
+    head = policy.model.get_output_embeddings()
+    linear = [it for it in policy.model.modules() if type(it) is nn.Linear and it is not head]
+    of_layers = sum(it.weight.numel() for it in linear)
+    assert sizes.cast_bytes == cast[0] * of_layers + cast[1] * head.weight.numel() + adapters
 
 
 def test_each_role_has_its_adapter_its_value_head_and_its_rollouts_copies(

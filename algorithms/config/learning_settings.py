@@ -97,6 +97,9 @@ class LearningSettings(Settings):
     """Whether update and rollout compute tokens that rows begin with alike (a group's prompt,
     tools, earlier steps) once, where that is cheaper; gradients and samples are those of
     separate rows, up to rounding. --group_size gives rows of one prompt."""
+    tree_mask_price: Annotated[float, Setting("(0, inf)", has_flag=False)] = 1.0
+    """How many times as long attention takes with a mask over shared prefixes as without, where a
+    device needs one: prefixes are shared where that pays at this price. No GPU has measured it."""
     gradient_checkpointing: bool = False
     """Whether the update keeps the inputs of layers alone and computes each layer again in the
     backward pass: less memory, a quarter to a half more time, the same gradient."""
@@ -119,6 +122,8 @@ class LearningSettings(Settings):
     """AdamW: decay of the mean of squared gradients."""
     adam_eps: Annotated[float, Setting("(0, inf)", has_flag=False)] = 1e-8
     """AdamW: added to the root of the squared gradients' mean."""
+    adam_fused: Annotated[bool, Setting(has_flag=False)] = False
+    """AdamW: whether a step is one kernel (fused). It rounds otherwise; no GPU has measured it."""
     weight_decay: Annotated[float, Setting("[0, inf)")] = 0.0
     """AdamW: decay of the weight matrices, of language model and critic; biases and norms never
     decay."""

@@ -67,6 +67,9 @@ class RunningSettings(Settings):
     cast_lm_head_to_fp32: Annotated[bool, Setting(has_flag=False)] = True
     """Whether the output layer computes in float32 where passes compute in bfloat16, which
     would round every log-probability to about a hundredth."""
+    tf32: Annotated[bool, Setting(has_flag=False)] = False
+    """Whether CUDA rounds what it multiplies in float32, such as the output layer's inputs, to
+    TF32's 10 bits, which is faster. No GPU has measured it."""
     torch_threads: Annotated[int, Setting("[1, inf)")] = 1
     """CPU threads of torch; more than the free cores is many times slower."""
 

@@ -81,15 +81,31 @@ class FSDP:
             register_fsdp_forward_method(policy, name)
 
     @contextlib.contextmanager
-    def unsharded_copy(self, policy: ActorCritic, device: torch.device) -> Iterator[ActorCritic]:
-        """Context manager: an unsharded copy of the policy with its current weights."""
+    def unsharded_copy(
+        self, policy: ActorCritic, device: torch.device, rollout_dtype: torch.dtype | None = None
+    ) -> Iterator[ActorCritic]:
+        """Context manager: an unsharded copy of the policy with its current weights.
+
+        rollout_dtype: of the passes of a rollout, which needs no critic, and the layers' linear
+        weights in this dtype alone; None: all weights as they are.
+        """
         if self._copy is None:
             yield policy  # not sharded yet
             return
         parameters = dict(self._copy.named_parameters())
+        linear = {
+            id(weight)
+            for name, module in policy.model.get_decoder().named_modules()
+            if isinstance(module, nn.Linear) and "lora_" not in name
+            for weight in module.parameters(recurse=False)
+        }
         with torch.no_grad():
             for name, weight in policy.named_parameters():
-                parameters[name].data = full_tensor(weight.detach()).to(device)
+                if rollout_dtype is not None and not name.startswith("model."):
+                    continue
+                own = weight.detach()
+                own = own.to(rollout_dtype) if id(weight) in linear else own
+                parameters[name].data = full_tensor(own).to(device)
         try:
             yield self._copy
         finally:

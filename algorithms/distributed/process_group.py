@@ -190,15 +190,17 @@ class ProcessGroup:
             self.sharding.apply(policy)
 
     @contextlib.contextmanager
-    def unsharded(self, policy: ActorCritic) -> Iterator[ActorCritic]:
-        """Context manager: the policy unsharded, for generation and saving.
+    def unsharded(
+        self, policy: ActorCritic, rollout_dtype: torch.dtype | None = None
+    ) -> Iterator[ActorCritic]:
+        """Context manager: the policy unsharded, for saving, or a rollout in a dtype.
 
         A collective operation.
         """
         if self.sharding is None:
             yield policy
             return
-        with self.sharding.unsharded_copy(policy, self.device) as gathered:
+        with self.sharding.unsharded_copy(policy, self.device, rollout_dtype) as gathered:
             yield gathered
 
     def __str__(self) -> str:

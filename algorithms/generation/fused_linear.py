@@ -74,10 +74,10 @@ class FusedLinear:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the outputs (N, sum of widths) for x (N, H), in the compute dtype."""
-        if self._weight is None:
-            return self._by_modules(x)
         if x.dtype != self.dtype:
             x = x.to(self.dtype)
+        if self._weight is None:
+            return self._by_modules(x)
         y = (
             torch.mm(x, self._weight)
             if self._bias is None

@@ -34,7 +34,7 @@ def load_policy(
 ) -> tuple[ActorCritic, ChatTemplate]:
     """Load the policy and chat template of the model, or of a checkpoint.
 
-    Sets torch's threads and every seed. roles: those that have weights of their own.
+    Sets torch's threads, TF32 and every seed. roles: those that have weights of their own.
     """
     import torch
     from transformers import AutoTokenizer
@@ -47,6 +47,7 @@ def load_policy(
 
     disable_progress_bar()  # type: ignore[no-untyped-call]  # its bars of a few milliseconds would tear our own
     torch.set_num_threads(config.torch_threads)
+    torch.backends.cuda.matmul.allow_tf32 = config.tf32
     seed_streams(config.seed)
     source, dtype = weights_source(config, checkpoint), weights_dtype(config, device)
     with _reading(source, checkpoint):

@@ -68,6 +68,22 @@ def test_adamw_gets_its_settings_and_only_matrices_decay() -> None:
             assert decays == {group["weight_decay"] == 0.1}
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_fused_adamw_is_asked_for_and_takes_the_same_step(fused: bool) -> None:
+    policies = [tiny_policy() for _ in range(2)]
+    changed = [make_optimisers(policies[0], settings(lr=0.1, adam_fused=fused)).policy]
+    changed.append(torch.optim.AdamW(policies[1].policy_parameters(), lr=0.1, weight_decay=0.0))
+    for policy, optimiser in zip(policies, changed, strict=True):
+        assert optimiser is not None
+        for weight in policy.policy_parameters():
+            weight.grad = torch.sin(torch.arange(weight.numel())).view_as(weight)
+        optimiser.step()
+    assert bool(changed[0].defaults["fused"]) is fused
+    for one, other in zip(*(policy.policy_parameters() for policy in policies), strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+        assert fused or torch.equal(one, other)
+
+
 def test_by_default_a_first_step_is_the_rate_however_small_the_gradients() -> None:
     """AdamW's first step is rate * g / (|g| + eps), and eps is far below any gradient."""
     policy = tiny_policy()

@@ -15,12 +15,15 @@ from tiny_models import pieces, tiny_model, uncached_logprobs
 from token_worlds import CPU, settings
 from torch import Tensor, nn
 
+from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.precision import compute_dtypes, set_compute_dtype
 from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.training.load_policy import load_policy
+from fctncalling.training.run_config import RunConfig
 
 F32, BF16 = torch.float32, torch.bfloat16
 END = 2
@@ -208,3 +211,11 @@ def test_the_models_own_forward_is_as_it_was_without_a_precision_of_its_own() ->
     assert not model.get_decoder()._forward_pre_hooks  # so the quick training pass is still taken
     assert torch.equal(uncached_logprobs(model, [5, 6, 7]), before)
     assert math.isfinite(before.sum())
+
+
+def test_tf32_is_off_unless_it_is_asked_for() -> None:
+    """CUDA alone computes in it; the switch can be read without."""
+    for wanted in (True, False):
+        config = TrainConfig(device="cpu", **({"tf32": True} if wanted else {}))
+        load_policy(config, RunConfig(), None, CPU)
+        assert torch.backends.cuda.matmul.allow_tf32 is wanted

@@ -130,6 +130,20 @@ def test_sharded_weights_are_written_as_the_model_that_transformers_loads(
         assert all(torch.equal(process["handed over"][name], it) for name, it in weights.items())
 
 
+def test_a_rollout_in_bf16_gathers_layers_in_bf16_and_samples_the_same(
+    found: list[dict[Any, Any]],
+) -> None:
+    for process in found:
+        got = process["gathered"]
+        assert got["bf16"] == got["whole"]  # to the last bit
+        for (_, ours), (_, theirs) in zip(got["modules"], got["whole"], strict=True):
+            assert ours[0] == pytest.approx(theirs[0], abs=0.05)  # rounded elsewhere
+        layers = {n for n in got["dtypes"] if "_proj" in n and "lora_" not in n}
+        assert layers == {n for n, it in got["dtypes"].items() if it == torch.bfloat16}
+        assert len(layers) == 14
+        assert all(name.startswith("model.") for name in got["dtypes"])  # no critic
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_supervised_steps_of_two_processes_are_those_of_one(
     found: list[dict[Any, Any]], kind: str

@@ -20,7 +20,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from fctncalling.algorithms.batch import Experience, build_experience
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.minibatches import plan_minibatches, share_prefixes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.precision import set_compute_dtype
@@ -109,14 +109,6 @@ def test_parts_of_an_update_are_equal_runs_of_whole_groups(num_parts: int) -> No
     assert all(len({groups[row] for row in part}) == 32 // num_parts for part in passes)
     few = sharing.microbatches(rows[:4], max_tokens=10**6, num_parts=num_parts, groups=[0] * 4)
     assert len(few) == min(4, num_parts)  # one group alone is torn, or processes would wait
-
-
-def test_a_tree_whose_mask_costs_more_than_it_saves_is_left_out() -> None:
-    sharing = PrefixSharing(layer_flops=10**6, pair_flops=500, by_segment=False, max_row=None)
-    rows = [np.arange(600), np.array([*range(400), *range(600, 800)])]
-    assert sharing.saves_tokens(rows, [[0, 1]], [[0, 1]])
-    dear = sharing._replace(mask_price=4.0)
-    assert not dear.saves_tokens(rows, [[0, 1]], [[0, 1]])
 
 
 def model_of(kind: str, **changes: Any) -> Any:
@@ -372,11 +364,27 @@ def test_prefixes_are_shared_where_that_is_cheaper_and_no_window_hides_a_token()
     longest = max(len(row.ids) for row in grouped.rows)
     for window, shares in ((longest, True), (longest - 1, False)):
         sharing = real_size(by_segment=False, max_row=window)
-        assert (share_prefixes(grouped, sharing, config).sharing is sharing) is shares
+        assert (share_prefixes(grouped, sharing, config).sharing == sharing) is shares
     unlike = groups_of_episodes(8, 1)
     for number, episode in enumerate(unlike):
         episode.rows[0].ids[0] = number
     assert share_prefixes(build_experience(unlike, CPU), real_size(), config).sharing is None
+
+
+def test_a_tree_whose_mask_costs_more_than_it_saves_is_left_out() -> None:
+    """A third of the tokens saved; attention is a hundredth of the work, without a mask."""
+    (first, second) = groups_of_episodes(1, 2)
+    acted, ends = [False] * 400 + [True] * 200, [False] * 599 + [True]
+    for episode, last in ((first, 900), (second, 1200)):
+        ids = [*range(400), *range(last, last + 200)]
+        episode.rows[0] = TokenRecord(ids, acted, ends, [0.0] * 600, [0.0] * 600)
+    experience = build_experience([first, second], CPU)
+    sharing = real_size(pair_flops=500, layer_flops=10**6, by_segment=False)
+    for price, shares in ((1.0, True), (4.0, False)):
+        config = settings(num_mini_batch=1, tree_mask_price=price)
+        found = share_prefixes(experience, sharing, config).sharing
+        assert (found is not None) is shares
+    assert TrainConfig().tree_mask_price == 1.0  # until a device has measured another
 
 
 def shared_experience(num_groups: int = 5, size: int = 4) -> Experience:

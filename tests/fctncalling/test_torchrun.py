@@ -125,8 +125,7 @@ def test_groups_stay_whole_and_memory_a_process_is_flat_in_2_4_and_8_processes(
         assert of_one["ids"] == alone["ids"]
         assert of_one["forward_tokens"] == pytest.approx(alone["forward_tokens"], rel=0.03)
         ours, theirs = (dict(each["metrics"]) for each in (of_one, alone))
-        shared = [each.pop("perf/shared_token_share") for each in (ours, theirs)]
-        assert shared[0] == pytest.approx(shared[1], rel=0.03)
+        assert ours["perf/shared_token_share"] == theirs["perf/shared_token_share"] > 0.5
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4)
     for name in ("growth_mb", "peak_mb"):  # of a broadcast, and of all
         most = {count: max(each[name] for each in several) for count, several in found.items()}

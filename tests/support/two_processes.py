@@ -25,8 +25,11 @@ from fctncalling.algorithms.distributed.fsdp import (
 )
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.generation import fused_decoder
+from fctncalling.algorithms.generation.engine import GenerationEngine, Request
 from fctncalling.algorithms.minibatches import plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.precision import set_compute_dtype
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.supervised import SupervisedLearner
@@ -177,6 +180,27 @@ def handed_over(folder: Path, processes: ProcessGroup) -> dict[str, Tensor]:
     return {name: it.clone() for name, it in _weights(policy).items() if "value_head" not in name}
 
 
+def gathered(processes: ProcessGroup) -> dict[str, Any]:
+    """Return what a sharded model samples in bf16 with weights gathered whole, and in bf16.
+
+    Of the latter, too, its weights' dtypes and names, and what its own modules sample.
+    """
+    policy = policy_of(config_of("adapters"))
+    set_compute_dtype(policy.model, torch.bfloat16, torch.device("cpu"))
+    processes.shard(policy)
+    sampled, most = dict[str, Any](), fused_decoder.MAX_FUSED_PARAMETERS
+    for name, dtype in (("whole", None), ("bf16", torch.bfloat16), ("modules", torch.bfloat16)):
+        fused_decoder.MAX_FUSED_PARAMETERS = 0 if name == "modules" else most
+        with processes.unsharded(policy, dtype) as copy:
+            engine = GenerationEngine(copy.model, [], max_new_tokens=8)
+            engine.allocate_slots(3)
+            requests = [Request(slot, [1 + slot, 5, 9, 2]) for slot in range(3)]
+            sampled[name] = [(it.ids, it.logprobs) for it in engine.generate(requests)]
+            weights = {n: it.dtype for n, it in copy.named_parameters() if it.numel()}
+    fused_decoder.MAX_FUSED_PARAMETERS = most
+    return {**sampled, "dtypes": weights}
+
+
 def supervised(processes: ProcessGroup) -> dict[str, Any]:
     """Return the weights, whole, and the metrics of a supervised stage with a state saved and
     loaded in its middle.
@@ -226,6 +250,7 @@ def work(rank: int, folder: Path, cases: list[str]) -> None:
             found[kind, case]["gradients"] = gradients(case, processes)
         found[kind, "supervised"] = supervised(processes)
         found[kind, "resumed"] = resumed(folder / kind, processes)
+    found["gathered"] = gathered(processes)
     found["handed over"] = handed_over(folder / "handed over", processes)
     found["folder"] = str(folder / "handed over")
     torch.save(found, folder / f"found_{rank}.pt")

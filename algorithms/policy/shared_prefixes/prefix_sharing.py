@@ -49,7 +49,6 @@ HALF_TOLERANCE = 0.05
 KeysAndValues = tuple[Tensor, Tensor]
 MAX_COST = 0.9  # of the cost of separate rows; nearer to it the estimate could be wrong
 CALL_FLOPS = 4e6  # an attention call of a layer takes as long as so many operations of a product
-MASK_PRICE_ON_GPU = 4.0  # a mask keeps flash attention away; an estimate, which no GPU has measured
 MIN_ROOT_SHARE = 0.5  # a mask over a whole tree costs its square: rows with less in common stay out
 
 
@@ -167,7 +166,6 @@ def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
         pair_flops=4 * int(getattr(config, "hidden_size", 1)),
         by_segment=by_segment,
         max_row=_window(config),
-        mask_price=MASK_PRICE_ON_GPU if next(model.parameters()).is_cuda else 1.0,
     )
 
 

@@ -11,6 +11,7 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import Task
+from fctncalling.training.announce import announce
 from fctncalling.training.demonstrations import play_ground_truths
 from fctncalling.training.load_policy import base_model, load_template
 from fctncalling.training.run_config import RunConfig
@@ -43,6 +44,7 @@ def measure_episode_lengths(config: TrainConfig, run_config: RunConfig) -> Episo
         try:
             template = _template(config, run_config)
         except (SettingError, OSError, ValueError):
+            announce("Note: no tokenizer to measure tasks with: rows have --max_episode_tokens.")
             return None
         setup = make_task_setup(config, run_config)
         try:
@@ -74,6 +76,8 @@ def _template(config: TrainConfig, run_config: RunConfig) -> ChatTemplate:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(base_model(config), trust_remote_code=False)
+    if not tokenizer.encode("a b", add_special_tokens=False):
+        raise ValueError("an empty tokenizer, which transformers makes up where there is no file")
     return load_template(tokenizer, run_config.chat_template)
 
 

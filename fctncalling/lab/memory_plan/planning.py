@@ -289,9 +289,7 @@ def memory_phases(
     shares = count if config.fsdp else 1
     flags = "--model_name_or_path, --critic"
     weights = [MemoryTerm("weights", sizes.weight_bytes // shares, flags)]
-    if width < BYTES_FP32:  # autocast keeps cast copies of fp32 weights during a pass
-        cast = width * sizes.num_weights // shares
-        weights.append(MemoryTerm("weights cast", cast, "--compute_dtype"))
+    cast = MemoryTerm("weights cast", sizes.cast_bytes // shares, "--compute_dtype")  # in a pass
     moments = MemoryTerm("optimiser", terms.optimiser_bytes(sizes) // shares, "--lora_r, --fsdp")
     gradients = MemoryTerm("gradients", terms.gradient_bytes(sizes) // shares, "--lora_r, --fsdp")
     held = [*weights, moments]
@@ -300,7 +298,7 @@ def memory_phases(
     passes = _update_passes(config, sizes, batch, width)
     before = [] if batch.is_only_one else [gradients]
     output = MemoryTerm("output gradient", terms.output_gradient_bytes(sizes), "the vocabulary")
-    update = MemoryPhase("update", (*held, *before, *passes, output))
+    update = MemoryPhase("update", (*held, cast, *before, *passes, output))
     if on_cpu:  # CUDA's cache is not in max_memory_allocated
         update = _with_slack(update, config, sizes, batch, width)
     step_terms = [*held, gradients, MemoryTerm("step", terms.optimiser_step_bytes(sizes) // shares)]
@@ -393,13 +391,13 @@ def _rollout_phase(
     cache_flags = "--n_rollout_threads, --max_episode_tokens, --max_cache_tokens"
     candidates = [
         *held,
-        MemoryTerm("decoder's copies", engines * sizes.fused_weights * width, "--role_adapters"),
+        MemoryTerm("decoder's copies", engines * sizes.copied_bytes, "--compute_dtype"),
         MemoryTerm("KV cache", cache, cache_flags),
         MemoryTerm("prefix tree", prefixes * a_token, "--max_cache_tokens"),
         MemoryTerm("pass", passes, "--n_rollout_threads"),
     ]
     if config.fsdp and count > 1:
-        candidates.append(MemoryTerm("whole weights", sizes.policy_weight_bytes, "--fsdp"))
+        candidates.append(MemoryTerm("whole weights", sizes.gathered_bytes, "--fsdp"))
     return MemoryPhase("rollout", tuple(candidates))
 
 

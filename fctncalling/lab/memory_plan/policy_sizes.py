@@ -18,7 +18,7 @@ from fctncalling.algorithms.generation.fused_decoder import (
     MAX_HEAD_PARAMETERS,
 )
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.precision import weights_dtype
+from fctncalling.algorithms.policy.precision import compute_dtype, weights_dtype
 from fctncalling.algorithms.policy.sparse_forward import supports_fused_decoder
 from fctncalling.training.load_policy import ModelError, base_model
 
@@ -52,7 +52,9 @@ class PolicySizes(NamedTuple):
     layer_weights: int  # of one layer, adapters included
     vocabulary: int
     num_backbones: int  # 2 where the critic computes hidden states of its own
-    fused_weights: int  # numbers that the rollout's fused decoder copies
+    cast_bytes: int  # of a pass's copies of weights in the dtype that it computes in
+    copied_bytes: int  # the same of the rollout's decoder, and of weights that it fuses
+    gathered_bytes: int  # of the language model's weights, as FSDP gathers them for a rollout
     own_forward: bool  # read by our own sparse forward, on a CPU
     num_roles: int = 1  # of a team, where they have weights of their own or a central critic
 
@@ -72,7 +74,7 @@ def policy_sizes(
     reference = bool(config.kl_coef) and not config.lora_r
     first = _layers(decoder)[0]
     head = model.get_output_embeddings().weight
-    fused = supports_fused_decoder(model)
+    fused, linear = supports_fused_decoder(model), _linear_weights(model, config, device)
     return PolicySizes(
         num_weights=sum(weight.numel() for weight in policy.parameters()),
         num_trained=sum(weight.numel() for weight in trained),
@@ -88,7 +90,16 @@ def policy_sizes(
         num_backbones=2
         if config.critic in ("full", "lora") and config.algorithm_name != "GRPO"
         else 1,
-        fused_weights=_fused_weights(model) if fused else 0,
+        cast_bytes=sum(
+            it.num_bytes for it in _linear_weights(policy, config, device) if it.is_cast
+        ),
+        copied_bytes=_copied_bytes(model, linear, fused=fused, gathered=config.fsdp),
+        gathered_bytes=sum(it.numel() * it.element_size() for it in model.parameters())
+        - sum(
+            it.weight.numel() * it.weight.element_size() - it.num_bytes
+            for it in linear
+            if not (it.is_head or it.is_adapter)
+        ),
         # sharded layers are called by transformers' own, whose hooks gather their weights
         own_forward=fused
         and not config.fsdp
@@ -161,18 +172,56 @@ def _layer_sizes(
     )
 
 
-def _fused_weights(model: Any) -> int:
-    """Return the number of weights that the fused decoder copies.
+class _LinearWeight(NamedTuple):
+    """Weight of a linear layer, the dtype that passes compute in, and which layer it is."""
 
-    All linear layers of a model that is not too large, and a small output layer.
+    weight: torch.Tensor
+    dtype: torch.dtype
+    is_head: bool
+    is_adapter: bool
+
+    @property
+    def is_cast(self) -> bool:
+        """Whether a pass computes with a copy in another dtype."""
+        return self.weight.dtype != self.dtype
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of such a copy."""
+        return self.weight.numel() * self.dtype.itemsize
+
+
+def _linear_weights(
+    module: nn.Module, config: TrainConfig, device: torch.device
+) -> list[_LinearWeight]:
+    """Return the weights of linear layers, without the value head's."""
+    dtype = compute_dtype(config, device)
+    head_dtype = torch.float32 if config.cast_lm_head_to_fp32 else dtype
+    outputs = [getattr(part, "get_output_embeddings", lambda: None)() for part in module.modules()]
+    heads = {id(output.weight) for output in outputs if output is not None}
+    return [
+        _LinearWeight(weight, head_dtype if is_head else dtype, is_head, "lora_" in name)
+        for name, weight in module.named_parameters()
+        for is_head in [id(weight) in heads]
+        if is_head or (weight.dim() == 2 and "embed" not in name and "value_head" not in name)
+    ]
+
+
+def _copied_bytes(
+    model: nn.Module, linear: Sequence[_LinearWeight], *, fused: bool, gathered: bool
+) -> int:
+    """Return the bytes of weights that a rollout's decoder copies.
+
+    Those of another dtype than it computes in, but for layers gathered in that (FSDP). fused: all
+    layers of a model that is not too large, and a small output layer.
     """
-    every = list(model.named_parameters())
-    if sum(weight.numel() for _, weight in every) > MAX_FUSED_PARAMETERS:
-        return 0
-    linear: int = sum(
-        weight.numel()
-        for name, weight in every
-        if weight.dim() == 2 and "layers." in name and "lora_" not in name
+    fused = fused and sum(it.numel() for it in model.parameters()) <= MAX_FUSED_PARAMETERS
+    return sum(
+        it.num_bytes
+        for it in linear
+        if (it.is_cast and not (gathered and not it.is_head))
+        or (
+            (fused and not it.is_adapter)
+            and (not it.is_head or it.weight.numel() <= MAX_HEAD_PARAMETERS)
+        )
     )
-    head = int(model.get_output_embeddings().weight.numel())
-    return linear + (head if head <= MAX_HEAD_PARAMETERS else 0)

@@ -17,7 +17,7 @@ from fctncalling.algorithms.generation.engine_api import Engine
 from fctncalling.algorithms.generation.role_engine import AdapterEngine, RoleEngine
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.policy.precision import pass_autocast
+from fctncalling.algorithms.policy.precision import compute_dtype, pass_autocast
 from fctncalling.algorithms.policy.weight_sync import Weights
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.rollout.env_pool import make_env_pool
@@ -197,9 +197,10 @@ class LocalRollout:
     @contextlib.contextmanager
     def _engine_running(self, rollout_round: RolloutRound) -> Iterator[Engine]:
         """Context manager: an engine over the current policy, unsharded."""
+        config, device = self.config, self.processes.device
         with (
-            self.processes.unsharded(self.policy) as policy,
-            pass_autocast(self.config, self.processes.device),
+            self.processes.unsharded(self.policy, compute_dtype(config, device)) as policy,
+            pass_autocast(config, device),
         ):
             yield self.make_engine(policy, rollout_round)
 
