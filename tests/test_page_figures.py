@@ -95,6 +95,13 @@ def test_the_counts_of_parity_are_those_of_the_recorded_verdicts(shared: Path) -
     assert f"--recorded` | {answers:,} | 0 |" in conformance
 
 
+def test_the_numbers_of_models_are_those_of_the_handlers() -> None:
+    text = (ROOT / "fctncalling/cli/score/leaderboard_models.json").read_text("utf-8")
+    counts = [sum(len(row["models"]) for row in rows) for rows in json.loads(text).values()]
+    assert f"Answers of {sum(counts)} models" in page("docs/score.md")
+    assert f"Answers of the package's {counts[0]} models" in page("docs/evidence/conformance.md")
+
+
 def test_the_costs_of_the_real_model_are_those_of_the_kept_runs() -> None:
     text = page("docs/evidence/real_model.md")
     taught = kept("smollm2/forged")["sft_cpu_seconds"]
