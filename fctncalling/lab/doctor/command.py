@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.shared.next_command import next_command
 from fctncalling.cli.shared.parser import (
     add_flag,
     add_input,
@@ -78,6 +79,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print(terminal_text(args.model, found, coloured=coloured))
+        if not exit_code(found.findings):
+            tasks = ["--dataset_path", args.dataset_path] if args.dataset_path else []
+            print(next_command("train", "--plan", "--model_name_or_path", args.model, *tasks))
     return exit_code(found.findings)
 
 
