@@ -61,12 +61,25 @@ def infer_argument_kind(name: str, schema: Mapping[str, Any], *, required: bool)
         shortest=_length(schema.get("minLength")) or 0,
         longest=_length(longest),
     )
+    if "x-kind" in schema:
+        return _annotated(schema, base)
     clues = description_clues(base.description, name)
     for find in _IN_ORDER:
         found = find(name, schema, base, clues)
         if found is not None:
             return found if _can_be_drawn(found) else replace(base, evidence=UNDRAWN)
     return base
+
+
+def _annotated(schema: Mapping[str, Any], base: ArgumentKind) -> ArgumentKind:
+    """Return the kind that a schema names: `"x-kind": "KIND TOPIC"`."""
+    kind, _, topic = schema["x-kind"].partition(" ")
+    given = {
+        **{key: schema.get(key) for key in ("minimum", "maximum")},
+        **{own: tuple(schema.get(key, ())) for own, key in (("values", "enum"), ("examples",) * 2)},
+    }
+    form, step = _FORMS.get(kind, ""), schema.get("multipleOf")
+    return replace(base, kind=kind, topic=topic, format=form, step=step, evidence="x-kind", **given)
 
 
 UNDRAWN = "no value that is drawn fits its own schema"
