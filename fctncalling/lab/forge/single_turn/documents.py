@@ -38,6 +38,7 @@ class CategoryProfile:
     float_share: float = 0.1  # of functions that document whole numbers as floats
     default_share: float = 0.4  # of defaults that stand in `default` and not only in words
     enum_share: float = 0.28  # of enumerations that stand in `enum`, not in the description
+    common_share: float = 0.06  # of functions with options that many functions have
     optional_share: float = 0.1  # of required parameters that may turn optional
     required_share: float = 0.22  # of optional parameters that are required all the same
     remark_share: float = 0.22  # of functions whose description has a second sentence
@@ -128,7 +129,8 @@ def _drawn_parameters(
     must = {*(slots or needed[:1] or [*kinds][:1])}
     must |= {*needed} if template.mode == "compute" else set()  # a formula needs all its quantities
     sooner = rng.random() < 0.8
-    rest = [name for name in kinds if name not in must]
+    left_out = must if rng.random() < profile.common_share else must | template.common
+    rest = [name for name in kinds if name not in left_out]
     if profile.class_names:  # of Java: the official parser loses the body of a literal HashMap
         rest = [name for name in rest if not kinds[name].properties]
     rest.sort(key=lambda name: (kinds[name].required is not sooner, rng.random()))

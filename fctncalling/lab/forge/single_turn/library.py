@@ -43,6 +43,7 @@ class FunctionTemplate:
     noun: str
     family: str
     aspect: str
+    common: frozenset[str]  # options that many functions have
     about: str  # what it deals with, as questions name it; "" for what cannot be named
 
     @property
@@ -94,9 +95,16 @@ def _template(
     }
     words = FunctionWords(doc, kinds, clauses=clauses_of_frames(frames))
     phrases = split_held_out_frames([frame for frame in frames if not frame.says])[0]
-    about, verbs = row.get("about", ""), tuple(row["verbs"])
     return FunctionTemplate(
-        words, phrases, row["domain"], row["mode"], verbs, row["noun"], **more, about=about
+        words,
+        phrases,
+        row["domain"],
+        row["mode"],
+        tuple(row["verbs"]),
+        row["noun"],
+        **more,
+        common=frozenset(row.get("common", ())),
+        about=row.get("about", ""),
     )
 
 

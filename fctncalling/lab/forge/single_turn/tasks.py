@@ -9,7 +9,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from fctncalling.lab.forge.forged_entry import NoTaskDrawn, SingleTurnTask
+from fctncalling.lab.forge.forged_entry import (
+    ForgedEntry,
+    NoTaskDrawn,
+    SingleTurnTask,
+    difficulty,
+    entry_task,
+)
 from fctncalling.lab.forge.measures import content_words
 from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, RequestDraft, draw_call, draw_frame
 from fctncalling.lab.forge.own_api.own_single_turn import (
@@ -19,6 +25,7 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
     listed_values_draft,
     single_call_draft,
 )
+from fctncalling.lab.forge.proof import UnprovenTask, proof_fault
 from fctncalling.lab.forge.single_turn.documents import (
     OfferedFunction,
     draw_function,
@@ -39,25 +46,53 @@ KIN = 4  # functions of a domain among which a near one is drawn
 ABOUT_SHARE = 0.4  # of the questions no function answers: about what the function deals with
 
 
-def single_turn_task(category: str, rng: random.Random) -> SingleTurnTask:
-    """Return a task of a category. Raises NoTaskDrawn for a draw that gives none."""
-    if category == "irrelevance":
-        return _irrelevant_task(rng)
-    profile, is_live = profiles()[category], category.startswith("live")
-    by_domain = domains(code=bool(profile.types))
-    chosen = distinct_templates(by_domain, draw_number(profile.functions, rng), rng)
+CATEGORIES = tuple(name for name in profiles() if name != "clarify")
+"""The single-turn categories that can be forged."""
+
+
+def single_turn_entry(category: str, seed: int, index: int, attempt: int = 0) -> ForgedEntry:
+    """Return task `index` of a category; another `attempt` gives another task in its place.
+
+    Nothing but these four numbers decides. Raises UnprovenTask.
+    """
+    rng = random.Random(f"{seed} {category} {index} {attempt}")
+    task = None
+    while task is None:
+        try:
+            task = _irrelevant_task(rng) if category == "irrelevance" else _task(category, rng)
+        except NoTaskDrawn:
+            continue
+    system = [{"role": "system", "content": task.system}] if task.system else []
+    entry: dict[str, Any] = {
+        "id": f"{category}_{index}",
+        "question": [[*system, {"role": "user", "content": task.question}]],
+        "function": task.functions,
+    }
+    if task.ground_truth is not None:
+        entry["ground_truth"] = task.ground_truth
+    if fault := proof_fault(entry_task(entry)):
+        raise UnprovenTask(f"{entry['id']} (seed {seed}, attempt {attempt}): {fault}: {entry}")
+    return ForgedEntry(entry, difficulty(task.functions, task.ground_truth), task.provenance)
+
+
+def _task(category: str, rng: random.Random) -> SingleTurnTask:
+    """Return a task whose user wants calls. Raises NoTaskDrawn for a draw that gives none."""
+    profile = profiles()[category]
+    chosen = distinct_templates(
+        domains(code=bool(profile.types)), draw_number(profile.functions, rng), rng
+    )
     functions = [draw_function(each, profile, rng) for each in chosen]
     if len({each.name for each in functions}) < len(functions):
         raise NoTaskDrawn("two functions of one name")
     draft = _draft(category, functions, draw_number(profile.calls, rng), rng)
     own = {each.words.doc.name: each for each in functions}
-    truth = [own[call.function].truth(call) for call in draft.calls]
     docs = [each.doc for each in functions]
     rng.shuffle(docs)
     system = ""
-    if is_live and rng.random() < SYSTEM_SHARE:
+    if profile.long and rng.random() < SYSTEM_SHARE:
         system = _with_values(rng.choice(texts()["system"]), rng)
     told = task_provenance(chosen[0].domain, [(own[c.function].template, c) for c in draft.calls])
+    truth = [own[call.function].truth(call) for call in draft.calls]
     is_open = category == "live_relevance"
     return SingleTurnTask(draft.question, docs, None if is_open else truth, told, system)
 

@@ -74,12 +74,18 @@ def infer_argument_kind(name: str, schema: Mapping[str, Any], *, required: bool)
 def _annotated(schema: Mapping[str, Any], base: ArgumentKind) -> ArgumentKind:
     """Return the kind that a schema names: `"x-kind": "KIND TOPIC"`."""
     kind, _, topic = schema["x-kind"].partition(" ")
-    given = {
-        **{key: schema.get(key) for key in ("minimum", "maximum")},
-        **{own: tuple(schema.get(key, ())) for own, key in (("values", "enum"), ("examples",) * 2)},
-    }
-    form, step = _FORMS.get(kind, ""), schema.get("multipleOf")
-    return replace(base, kind=kind, topic=topic, format=form, step=step, evidence="x-kind", **given)
+    return replace(
+        base,
+        kind=kind,
+        topic=topic,
+        format=_FORMS.get(kind, ""),
+        minimum=schema.get("minimum"),
+        maximum=schema.get("maximum"),
+        step=schema.get("multipleOf"),
+        values=tuple(schema.get("enum", ())),
+        examples=tuple(schema.get("examples", ())),
+        evidence="x-kind",
+    )
 
 
 UNDRAWN = "no value that is drawn fits its own schema"

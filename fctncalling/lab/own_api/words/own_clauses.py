@@ -17,6 +17,7 @@ from fctncalling.lab.own_api.words.vocabulary import word_table
 
 OTHER_UNIT_SHARE = 0.5  # of numbers that another unit says in a word or two
 _UNIT = re.compile(r"\{\} ([A-Za-z]+)(?! (?:per|of|a|an|old)\b)(?![\w/^])")
+_SHORT_UNIT = re.compile(r"\{\} (?:[^aeiou\s]{1,4}|[A-Z])\b")  # "nine A" is no current
 _COUNTING = ("last ", "past ", "next ", "coming ")  # the last hour, not the last an hour
 _ONE = re.compile(
     r"(?<![\w.,-])(1|one) (people|calories|inches|successes|[a-z]{2,}(?<!s)s)(?![\w])(?! (?:of|is))"
@@ -82,6 +83,8 @@ def _said_in_clause(
         text = join_with_and(items, rng)
     else:
         text = spoken_value(kind, value, rng)
+        if text.isalpha() and isinstance(value, int | float) and _SHORT_UNIT.search(chosen):
+            text = f"{value:g}"
         if "'" not in chosen and '"' not in chosen:
             text = with_optional_quotes(kind, text, "", rng)
     said = chosen.replace("{}", text).replace("the the ", "the ")

@@ -56,7 +56,7 @@ def said_call(
     """Return a call in words: what the frame has slots for within it, the rest behind it."""
     text = frame.text
     for name in frame.parameters:
-        if words.clauses is not None:
+        if words.clauses is not None and frame.source == "file":
             form = text.replace(f"{{{name}}}", "{}")
             text = own_clause(words, name, arguments[name], rng, form)
         else:
@@ -64,7 +64,10 @@ def said_call(
     text = re.sub(r"\b(?:on|about|with) (?:some|any)thing by\b", "by", text)
     rest = [name for name in arguments if name not in frame.parameters]
     if words.clauses is not None:
-        return SaidCall(text + own_clauses(words, rest, arguments, rng), frame.mood, ())
+        text += own_clauses(words, [n for n in rest if n in words.clauses], arguments, rng)
+        rest = [name for name in rest if name not in words.clauses]
+        if not rest:
+            return SaidCall(text, frame.mood, ())
     if words.method:
         values = {name: arguments[name] for name in rest}
         return _assembled(text, frame.mood, said_values(words, values, frame.mood, rng), rng)
