@@ -6,6 +6,7 @@ import copy
 import keyword
 import random
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -50,6 +51,7 @@ UNREADABLE = re.compile(r"\b(?:an?|the) (?:an?|the|some) |\ba [aeio]\w|\"|[{}|<>
 """What no description may hold: marks of the tables, two determiners, a word twice."""
 
 
+@cache
 def entries(category: str, count: int, seed: int = 1) -> list[dict[str, Any]]:
     return [single_turn_entry(category, seed, index).entry for index in range(count)]
 
@@ -77,9 +79,8 @@ def test_every_function_can_be_called_by_its_names_and_asked_for_in_its_phrases(
             assert not UNREADABLE.search(described), (function.name, described)
             draft = single_call_draft(askable([function.words]), rng, template.words.doc.name)
             assert not {"{", "}", "|", "~", "<"} & set(draft.question), draft.question
-            assert not re.search(r" = |  |the the ", re.sub(r"\w = -?\w", "", draft.question)), (
-                draft.question
-            )
+            marks = re.search(r"\b(?:true|false|\d+) = |  |the the ", draft.question)
+            assert not marks, draft.question
 
 
 def test_the_library_holds_many_domains_and_functions() -> None:
@@ -229,7 +230,7 @@ def test_a_value_is_accepted_in_every_form_and_said_with_its_article() -> None:
 
 
 def test_live_docs_are_long_mostly_optional_and_nested_now_and_then() -> None:
-    made = [*entries("live_simple", 300), *entries("live_multiple", 100)]
+    made = [*entries("live_simple", 200), *entries("live_multiple", 100)]
     figures = measure_single_turn(map(task_of, made))
     assert 0.45 < figures.shares["required parameters"] < 0.7
     assert figures.shares["parameters with default"] > 0.3
@@ -248,39 +249,32 @@ def test_live_docs_are_long_mostly_optional_and_nested_now_and_then() -> None:
         for each in properties.values():
             assert not re.search(r"[{};~|]|\.\.", each["description"])
     assert nested > 5
-    assert nulls > 40
+    assert nulls > 30
     assert any(len(entry["question"][0]) == 2 for entry in made)  # with a system message
 
 
-def test_articles_names_and_descriptions_read_as_written() -> None:
+def test_texts_read_as_written_and_no_call_goes_from_a_place_to_the_same_place() -> None:
     assert correct_articles("the winner of Serie A in 2012") == "the winner of Serie A in 2012"
     assert correct_articles("A egg. A apple, a owl") == "An egg. An apple, an owl"
-    for index in range(300):
-        entry = single_turn_entry("simple_python", 5, index).entry
+    for entry in entries("simple_python", 300, 5):
         assert "Help me tell me" not in entry["question"][0][0]["content"]
-        [doc] = entry["function"]
+        [doc], [[accepted]] = entry["function"], (each.values() for each in entry["ground_truth"])
         for parameter in doc["parameters"]["properties"].values():
             assert not re.match(r"The (?:how|what|where|who) ", parameter["description"])
-
-
-def test_no_call_goes_from_a_place_to_the_same_place() -> None:
-    for index in range(300):
-        for call in single_turn_entry("simple_python", 6, index).entry["ground_truth"]:
-            [accepted] = call.values()
-            words = [values[0] for values in accepted.values() if isinstance(values[0], str)]
-            names = [word for word in words if word[:1].isupper() and len(word) > 3]
-            assert len(set(names)) == len(names), call
+        words = [values[0] for values in accepted.values() if isinstance(values[0], str)]
+        names = [word for word in words if word[:1].isupper() and len(word) > 3]
+        assert len(set(names)) == len(names), entry
 
 
 def test_calls_of_a_parallel_task_differ() -> None:
-    for entry in (*entries("parallel", 80), *entries("parallel_multiple", 80)):
+    for entry in (*entries("parallel", 60), *entries("parallel_multiple", 60)):
         calls = [repr(call) for call in entry["ground_truth"]]
         assert len(set(calls)) == len(calls) > 1
 
 
 def test_what_goes_unsaid_may_be_left_out_and_its_default_may_be_given() -> None:
     unsaid = 0
-    for entry in entries("simple_python", 200):
+    for entry in entries("simple_python", 300, 5):
         [doc], [truth] = entry["function"], entry["ground_truth"]
         for key, values in truth[doc["name"]].items():
             if values[0] != "":

@@ -20,7 +20,7 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     draw_value,
     require_apart,
 )
-from fctncalling.lab.own_api.english import NUMBERS, plural, with_article
+from fctncalling.lab.own_api.english import NUMBERS, enumerated, plural, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import verbatim_value
 from fctncalling.lab.own_api.words.frames import RequestFrame, act_families
@@ -274,7 +274,7 @@ def listed_values_draft(
     calls = [DrawnCall(words, {**first.arguments, name: value}) for value in values]
     for call in calls:
         require_apart(words, call.arguments)
-    text = join_with_and([spoken_value(words.kinds[name], each, rng) for each in values], rng)
+    text = enumerated([spoken_value(words.kinds[name], each, rng) for each in values])
     said = said_call(words, frame, {**first.arguments, name: WordedValue(text)}, rng)
     return RequestDraft(request_text([said], rng), calls, [frame])
 

@@ -266,6 +266,8 @@ def _listed(kind: ArgumentKind, value: list[Any], rng: Random) -> str:
         return "; ".join(texts)
     if kind.type == "tuple":
         return f"({', '.join(texts)})"
+    if all(isinstance(each, int | float) for each in value):
+        return enumerated(texts)  # "3 plus 4" would be a sum
     return join_with_and(texts, rng)
 
 
