@@ -90,7 +90,7 @@ setup(
     packages=packages(),
     package_dir=package_folders(),
     package_data={
-        "": ["py.typed", "*.json", "*.toml", "tables/*.json", "tables/*.txt", "frames/*.toml"],
+        "": ["py.typed", "*.json", "*.toml", "*.jsonl", "tables/*.json", "frames/*.toml"],
         "fctncalling.data": ["embedded/**"],
         "fctncalling.lab.page": ["style.css"],
         "fctncalling.lab.viewer": ["page/*"],

@@ -198,8 +198,8 @@ CARDS = (
         _JAVA,
         [_accepted(_JAVA)],
         [
-            ("another value", [_accepted(_JAVA).replace("usedBooks", "newBooks")]),
-            ("an argument left out", ["[ShopHelper.filterProducts(products='usedBooks')]"]),
+            ("another value", [_accepted(_JAVA).replace("shoeProducts", "teaProducts")]),
+            ("an argument left out", ["[ShopClient.filterProducts(products='shoeProducts')]"]),
         ],
         ["simple_java"],
     ),
@@ -210,10 +210,10 @@ CARDS = (
         _JAVASCRIPT,
         [_accepted(_JAVASCRIPT)],
         [
-            ("another value", [_accepted(_JAVASCRIPT).replace("AES-256-GCM", "DES")]),
+            ("another value", [_accepted(_JAVASCRIPT).replace("Pictures", "Music")]),
             (
                 "an argument left out",
-                ["[encryptPayload(payload='secretNote', cipher='AES-256-GCM')]"],
+                ["[fetchFile(source='https://www.example.com', targetDir='Pictures')]"],
             ),
         ],
         ["simple_javascript"],
@@ -248,8 +248,8 @@ CARDS = (
         "truth: the oracle makes some call.",
         "any call that can be read, of any function. The strict verdict wants one that is offered, with its required arguments, which have to fit their docs and say something of the question: a number, a name or two words.",
         _forged("live_relevance"),
-        ["[Statistics_4_DetermineDiceProbability(target=1, die_sides=8)]"],
-        [("words instead of a call", ["The odds are one in eight."])],
+        ["[comparePrices(item='portable chargers')]"],
+        [("words instead of a call", ["They cost about 20 pounds."])],
         ["live_relevance"],
     ),
     Card(

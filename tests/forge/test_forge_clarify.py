@@ -31,12 +31,10 @@ from fctncalling.lab.canaries import canary_policies, play_canaries
 from fctncalling.lab.forge import bfcl_source
 from fctncalling.lab.forge.clarify_entries import clarify_entry
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.single_turn.frames import ParameterFrame
-from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
-from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind
 from fctncalling.lab.forge.twin_tasks import (
     TOLD,
     UNEVEN,
+    Candidate,
     Twins,
     guess_chance,
     revealed_candidate_fault,
@@ -45,6 +43,7 @@ from fctncalling.lab.forge.twin_tasks import (
     withheld_fault,
 )
 from fctncalling.lab.lint import lint_task
+from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.training.demonstrations import GroundTruthPolicy
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
@@ -131,10 +130,10 @@ def shape(docs: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
 
 
 def test_a_request_without_a_value_is_word_for_word_that_of_a_complete_task() -> None:
-    for complete, unclear, _ in twins("missing", 60):
+    for complete, unclear, *_ in twins("missing", 60):
         assert complete.question == unclear.question
         assert shape(complete.docs) == shape(unclear.docs)
-        name, function = unclear.parameter.name, unclear.call.function.name
+        name, [function] = unclear.parameter, unclear.truth
         required = [
             next(doc for doc in draft.docs if doc["name"] == function)["parameters"]["required"]
             for draft in (complete, unclear)
@@ -143,7 +142,7 @@ def test_a_request_without_a_value_is_word_for_word_that_of_a_complete_task() ->
 
 
 def test_two_candidates_stand_in_complete_tasks_too_in_as_many_words() -> None:
-    for complete, unclear, _ in twins("ambiguous", 60):
+    for complete, unclear, *_ in twins("ambiguous", 60):
         assert complete.docs == unclear.docs
         assert len(complete.question.split()) == len(unclear.question.split())
         for value in unclear.candidates:
@@ -226,7 +225,7 @@ def candidate_guesses(drawn: list[Twins]) -> dict[str, float]:
     hits: Counter[str] = Counter()
     learned: defaultdict[str, Counter[bool]] = defaultdict(Counter)
     half = len(drawn) // 2
-    for number, (_, draft, _) in enumerate(drawn):
+    for number, (_, draft, *_) in enumerate(drawn):
         meant, other = draft.candidates
         text = draft.question
         hits["first named"] += text.find(meant.text) < text.find(other.text)
@@ -252,48 +251,46 @@ def test_neither_order_nor_wording_tells_which_candidate_is_meant() -> None:
     assert rates["learned"] < 0.61  # of 200: three standard deviations
 
 
-PARAMETER = ParameterFrame(("size",), ValueKind("enum", "", ("low", "mid", "high")), "size", ())
+CITY = ArgumentKind("place", topic="known_city")
+NUMBER = ArgumentKind("integer", "integer", minimum=1, maximum=9)
+
+
+def listed(*values: str) -> ArgumentKind:
+    return ArgumentKind("enum", values=values)
 
 
 @pytest.mark.parametrize(
     ("kind", "value", "question", "described", "fault"),
     [
-        ("string:city", "Lima", "Find hotels.", "The city.", None),
-        ("string:city", "Lima", "Find hotels, and not in LIMA.", "The city.", TOLD),
-        ("string:city", "Lima", "Find hotels.", "The city, such as Lima.", TOLD),
-        ("int:(1,9)", 7, "On the 17th.", "The number.", None),
-        ("int:(1,9)", 7, "For seven of us.", "The number.", TOLD),
-        ("int:(1,9)", 7, "Please.", "The number. Default is 7.", TOLD),
-        ("enum:(low,mid,high)", "mid", "Please.", "One of 'low', 'mid', 'high'.", None),
-        ("enum:(low,mid,high)", "mid", "Mid or so.", "One of 'low', 'mid', 'high'.", TOLD),
-        ("enum:(low,high)", "low", "Please.", "One of 'low', 'high'.", "fewer than 3 values"),
-        ("enum:(low)", "low", "Please.", "One of 'low'.", "fewer than 3 values"),
+        (CITY, "Lima", "Find hotels.", "The city.", None),
+        (CITY, "Lima", "Find hotels, and not in LIMA.", "The city.", TOLD),
+        (CITY, "Lima", "Find hotels.", "The city, such as Lima.", TOLD),
+        (NUMBER, 7, "On the 17th.", "The number.", None),
+        (NUMBER, 7, "For seven of us.", "The number.", TOLD),
+        (NUMBER, 7, "Please.", "The number. Default is 7.", TOLD),
+        (listed("low", "mid", "high"), "mid", "Please.", "One of 'low', 'mid', 'high'.", None),
+        (listed("low", "mid", "high"), "mid", "Mid or so.", "One of 'low', 'mid', 'high'.", TOLD),
+        (listed("low", "high"), "low", "Please.", "One of 'low', 'high'.", "fewer than 3 values"),
+        (listed("low"), "low", "Please.", "One of 'low'.", "fewer than 3 values"),
     ],
 )
 def test_a_value_that_stands_in_the_prompt_is_found(
-    kind: str, value: Any, question: str, described: str, fault: str | None
+    kind: ArgumentKind, value: Any, question: str, described: str, fault: str | None
 ) -> None:
-    name, _, rest = kind.partition(":")
-    listed = rest.startswith("(")
-    args = tuple(rest.strip("()").split(",")) if listed else ()
-    frame = ParameterFrame(("x",), ValueKind(name, "" if listed else rest, args), "x", ())
-    parameter = MadeParameter(frame, "x", True, frame.kind)
     properties = {"x": {"type": "string", "description": described}}
     docs = [{"name": "f", "parameters": {"properties": properties}}]
-    found = withheld_fault(question, docs, parameter, DrawnValue(value, str(value)))
+    found = withheld_fault(question, docs, "x", kind, Candidate(value, str(value), [value]))
     assert (found is None) == (fault is None)
     assert fault is None or fault in str(found)
 
 
 def test_candidates_of_which_one_is_said_more_often_are_found() -> None:
-    frame = ParameterFrame(("x",), ValueKind("string", "city"), "x", ())
-    parameter = MadeParameter(frame, "x", True, frame.kind)
-    both = (DrawnValue("Lima", "Lima"), DrawnValue("Oslo", "Oslo"))
+    both = (Candidate("Lima", "Lima", ["Lima"]), Candidate("Oslo", "Oslo", ["Oslo"]))
 
     def found(question: str, described: str = "The city.") -> str | None:
         properties = {"x": {"type": "string", "description": described}}
         docs = [{"name": "f", "parameters": {"properties": properties}}]
-        return revealed_candidate_fault(question, docs, parameter, both)
+        return revealed_candidate_fault(question, docs, "x", CITY, both)
 
     assert found("Lima or Oslo? Oslo or Lima.") is None
     assert found("Lima or Oslo? Lima.") == UNEVEN
@@ -302,10 +299,11 @@ def test_candidates_of_which_one_is_said_more_often_are_found() -> None:
 
 
 def test_chances_of_a_guess_are_those_of_the_draw() -> None:
-    assert guess_chance(ValueKind("enum", "", ("a", "b=c", "d"))) == 1 / 3
-    assert guess_chance(ValueKind("int", "", ("5", "60", "5"))) == 1 / 12
-    assert 0 < guess_chance(ValueKind("string", "city")) < 0.05
-    assert guess_chance(ValueKind("date")) == 0.0
+    assert guess_chance(listed("a", "b", "d")) == 1 / 3
+    steps = ArgumentKind("integer", "integer", minimum=5, maximum=60, step=5)
+    assert guess_chance(steps) == 1 / 12
+    assert 0 < guess_chance(CITY) < 0.05
+    assert guess_chance(ArgumentKind("date")) == 0.0
 
 
 def verdict_of(task: Task, user: str, *actions: str) -> tuple[str | None, float]:

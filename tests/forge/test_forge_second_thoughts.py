@@ -72,8 +72,8 @@ def twins(count: int) -> list[Twins]:
 @pytest.mark.prove
 def test_a_bag_of_words_does_not_learn_which_requests_settle_what_they_name() -> None:
     drawn = twins(1000)
-    settled = [complete.question for complete, _, _ in drawn[::2]]
-    unsettled = [unclear.question for _, unclear, _ in drawn[1::2]]
+    settled = [complete.question for complete, *_ in drawn[::2]]
+    unsettled = [unclear.question for _, unclear, *_ in drawn[1::2]]
     found = {each.__name__: discriminate(settled, unsettled, terms=each).auc for each in TERMS}
     print(found)
     assert 0.43 < found["word_tokens"] < 0.57  # of 400 a side: three standard deviations are 0.06

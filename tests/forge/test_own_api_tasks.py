@@ -300,9 +300,24 @@ def test_phrases_are_written_and_read_back(tmp_path: Path) -> None:
     assert sum("drench" in text_of(each) for each in watering) > 5
 
 
+def test_clauses_say_values_behind_phrases_and_one_value_in_words_of_its_own(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "phrases.toml"
+    clauses = 'clauses.minutes = ["lasting {} minutes", "20 = for twenty odd minutes"]'
+    file.write_text(f'[water_zone]\ndo = ["(drench|soak) {{zone}}"]\n{clauses}\n', encoding="utf-8")
+    tasks = forged(SPECS[2], tmp_path / "tasks.jsonl", "--phrases", str(file))
+    texts = [text_of(each) for each in tasks if "water_zone" in str(each.get("ground_truth"))]
+    assert sum("lasting" in each for each in texts) > 10
+    assert {"drench", "soak"} <= {*" ".join(texts).lower().split()}
+    assert not any("{}" in each or " = " in each for each in texts)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ('[water_zone]\nclauses.bed = ["in {}"]', "no parameter bed"),
+        ('[water_zone]\nclauses.zone = "in {}"', "water_zone.zone: expected a list of phrases"),
         ('[mow]\ndo = ["mow"]', "mow: there is no such function"),
         ('[water_zone]\ndo = ["drench {bed}"]', "no parameter bed"),
         ("[water_zone]\nsing = []", "expected lists named"),

@@ -17,11 +17,11 @@ from fctncalling.envs.users.rule_user import REGISTERS
 from fctncalling.lab.forge.forged_entry import (
     ForgedEntry,
     NoTaskDrawn,
+    difficulty,
     entry_task,
     user_answer,
 )
 from fctncalling.lab.forge.proof import UnprovenTask, proof_fault, question_fault
-from fctncalling.lab.forge.single_turn.entries import difficulty
 from fctncalling.lab.forge.twin_tasks import (
     ClarifyDraft,
     Twins,
@@ -43,18 +43,15 @@ QUESTIONS = (
 
 def draft_fault(draft: ClarifyDraft) -> str | None:
     """Return why a draft is thrown away: a value stands where it must not, or not where it must."""
-    for each in draft.call.arguments:
-        if each.value is None or each.parameter.name == draft.parameter.name:
-            continue
-        if each.parameter.kind.name != "bool" and not is_mentioned(each.value.text, draft.question):
+    for name, each in draft.values.items():
+        if name != draft.parameter and not is_mentioned(each.text, draft.question):
             return "does not say a value"
+    asked = (draft.question, draft.docs, draft.parameter, draft.kind)
     match draft.candidates:
         case (value,):
-            return withheld_fault(draft.question, draft.docs, draft.parameter, value)
+            return withheld_fault(*asked, value)
         case (value, other):
-            return revealed_candidate_fault(
-                draft.question, draft.docs, draft.parameter, (value, other)
-            )
+            return revealed_candidate_fault(*asked, (value, other))
     return None
 
 
@@ -68,7 +65,7 @@ def find_misunderstood_question(task: Task, draft: ClarifyDraft) -> str | None:
     record = _record(task)
     pair = " or ".join(sorted(each.text for each in draft.candidates))
     offers = [f"{pair}?"] if len(draft.candidates) == 2 else []
-    name = draft.parameter.name
+    name = draft.parameter
     for question, answer in _answers(task, name, offers):
         if not check(task, ClarifyRecord(record, 1, [answer])).valid:
             return f"{question!r} is answered {answer!r}"
@@ -91,7 +88,7 @@ def clarify_proof_fault(task: Task, draft: ClarifyDraft) -> str | None:
     record = _record(task)
     if fault := question_fault(task, record, is_open=draft.is_open):
         return fault
-    name = draft.parameter.name
+    name = draft.parameter
     for other in draft.candidates[1:]:
         [(function, arguments)] = record[0].items()
         wrong = [{function: {**arguments, name: other.value}}]
@@ -177,44 +174,39 @@ def _entry(draft: ClarifyDraft, category: str, index: int) -> dict[str, Any]:
         "id": f"{category}_{index}",
         "question": [[{"role": "user", "content": draft.question}]],
         "function": draft.docs,
-        "ground_truth": [draft.call.ground_truth()],
+        "ground_truth": [draft.truth],
         "user_knows": _known(draft),
-        "missing_parameters": [draft.parameter.name] if draft.is_open else [],
+        "missing_parameters": [draft.parameter] if draft.is_open else [],
     }
 
 
 def _known(draft: ClarifyDraft) -> dict[str, Any]:
     """Return what the user knows: the values as it said them, and the open one as it would."""
-    known: dict[str, Any] = {}
-    for each in draft.call.arguments:
-        value, kind = each.value, each.parameter.kind.name
-        if value is None or kind == "bool":
-            continue
-        plain = value.text.strip("'\"")
-        if each.parameter.name == draft.parameter.name and plain not in value.accepted:
-            known[each.parameter.name] = value.value
-        else:
-            known[each.parameter.name] = plain
-    return known
+    return {
+        name: each.value
+        if name == draft.parameter and each.text not in each.accepted
+        else each.text
+        for name, each in draft.values.items()
+    }
 
 
 def _difficulty(draft: ClarifyDraft) -> float:
     """Return the difficulty of the call; a question counts as another one."""
-    truth = [draft.call.ground_truth(), *([{}] if draft.is_open else [])]
+    truth = [draft.truth, *([{}] if draft.is_open else [])]
     return difficulty(draft.docs, truth)
 
 
 def _provenance(twins: Twins, draft: ClarifyDraft, sort: str) -> dict[str, Any]:
-    frame = draft.call.function.frame
+    [accepted] = draft.truth.values()
     sources = Counter(
-        "default" if each.value is None else "said"
-        for each in draft.call.arguments
-        if not draft.is_open or each.parameter.name != draft.parameter.name
+        "default" if values[0] == "" else "said"
+        for name, values in accepted.items()
+        if not draft.is_open or name != draft.parameter
     )
-    chance = guess_chance(draft.parameter.kind) if len(draft.candidates) == 1 else 0.5
+    chance = guess_chance(draft.kind) if len(draft.candidates) == 1 else 0.5
     return {
         "domain": twins.domain,
-        "frames": [f"{frame.domain}/{frame.noun}"],
+        "frames": [f"{twins.domain}/{twins.noun}"],
         "arguments": dict(sorted(sources.items())) | ({"asked": 1} if draft.is_open else {}),
         "twins": sort,
         "guess_chance": round(chance, 3) if draft.is_open else None,

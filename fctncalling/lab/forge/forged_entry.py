@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -57,6 +58,29 @@ def entry_task(entry: Mapping[str, Any]) -> Task:
         involved_classes=entry.get("involved_classes", ()),
         extra={key: entry[key] for key in ("user_knows", "missing_parameters") if key in entry},
     )
+
+
+HARD_POINTS = 20.0  # at which the difficulty is two thirds
+
+
+def difficulty(functions: Sequence[Any], truth: Sequence[Mapping[str, Any]] | None) -> float:
+    """Return how much has to be right, from 0 (one call, one argument) towards 1.
+
+    Points: an argument said in the question 1, one to leave out a half, an item of a list or a
+    member of a dict 1, each call 1, each further function offered a half.
+    """
+    points = 0.5 * (len(functions) - 1)
+    for call in truth or ():
+        points += 1.0
+        for accepted in call.values():
+            points += sum(_points(values) for values in accepted.values())
+    return round(1.0 - math.exp(-max(0.0, points - 2.0) / HARD_POINTS), 3)
+
+
+def _points(values: list[Any]) -> float:
+    if values[0] == "":
+        return 0.5
+    return float(len(values[0])) if isinstance(values[0], list | dict) else 1.0
 
 
 def user_answer(task: Task, question: str, register: str) -> str:

@@ -20,63 +20,72 @@ from typing import Any, NamedTuple
 
 from fctncalling.checkers.clarify import split_words
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, draw_number
-from fctncalling.lab.forge.single_turn.frames import Domain, default_value, domains
-from fctncalling.lab.forge.single_turn.made_calls import (
-    MadeArgument,
-    MadeCall,
-    draw_parameter_value,
-    request_for_call,
+from fctncalling.lab.forge.own_api.drawn_call import (
+    DrawnCall,
+    draw_call,
+    draw_frame,
+    draw_value,
+    require_apart,
 )
-from fctncalling.lab.forge.single_turn.made_functions import (
-    MadeFunction,
-    MadeParameter,
-    document_function,
+from fctncalling.lab.forge.own_api.own_single_turn import FEWEST_VALUES
+from fctncalling.lab.forge.single_turn.documents import (
+    OfferedFunction,
+    draw_function,
+    draw_number,
+    function_document,
+    profiles,
 )
-from fctncalling.lab.forge.single_turn.python_tasks import (
-    distinct_frames,
-    function_of_frame,
-    with_context,
-)
-from fctncalling.lab.forge.single_turn.value_kinds import (
-    NUMBER_WORDS,
-    DrawnValue,
-    ValueKind,
-    enum_words,
-    word_list,
-)
+from fctncalling.lab.forge.single_turn.library import askable, domains
+from fctncalling.lab.forge.single_turn.tasks import distinct_templates
+from fctncalling.lab.own_api.english import NUMBERS
+from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
+from fctncalling.lab.own_api.kinds.value_tables import has_table, value_table
+from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.own_clauses import WordedValue
+from fctncalling.lab.own_api.words.request_text import request_text, said_call
+from fctncalling.lab.own_api.words.spoken_values import spoken_value
 
-FEWEST_VALUES = 3  # that a value nobody said may have
 TOLD = "says elsewhere the value that it leaves open"
 UNEVEN = "speaks more of one candidate than of the other"
 
 
-def guess_chance(kind: ValueKind) -> float:
+class Candidate(NamedTuple):
+    """A value that a request says or leaves open, its words, and all that is accepted."""
+
+    value: Any
+    text: str
+    accepted: Sequence[Any]
+
+
+def guess_chance(kind: ArgumentKind) -> float:
     """Return the chance of a guess at a value of a kind by one who knows how it is drawn.
 
     It is 0 for decimals, dates, times, codes and addresses, which are drawn from hundreds.
     """
-    if kind.name == "enum":
-        return 1 / len(enum_words(kind))
-    if kind.name == "string":
-        return 1 / len(word_list(kind.words))
-    if kind.name in ("int", "whole"):
-        low, high, *step = (int(arg) for arg in kind.args)
-        return 1 / len(range(low, high + 1, *step))
+    if kind.values or kind.examples:
+        return 1 / len(kind.values or kind.examples)
+    if kind.kind in ("place", "free_text") and has_table(kind.topic):
+        return 1 / len(value_table(kind.topic))
+    if kind.kind == "integer" and kind.minimum is not None and kind.maximum is not None:
+        return 1 / len(range(int(kind.minimum), int(kind.maximum) + 1, int(kind.step or 1)))
     return 0.0
 
 
 def withheld_fault(
-    question: str, docs: Sequence[dict[str, Any]], parameter: MadeParameter, value: DrawnValue
+    question: str,
+    docs: Sequence[dict[str, Any]],
+    name: str,
+    kind: ArgumentKind,
+    value: Candidate,
 ) -> str | None:
     """Return why a value that nobody said can be read from the prompt; None where it cannot.
 
-    The values that the doc of the parameter offers do not count, as long as there are
+    The values that the doc of the parameter `name` offers do not count, as long as there are
     `FEWEST_VALUES` of them.
     """
-    if guess_chance(parameter.kind) > 1 / FEWEST_VALUES:
-        return f"{parameter.name} has fewer than {FEWEST_VALUES} values"
-    if _is_told(value, f"{question} {_text_of(docs, parameter)}"):
+    if guess_chance(kind) > 1 / FEWEST_VALUES:
+        return f"{name} has fewer than {FEWEST_VALUES} values"
+    if _is_told(value, f"{question} {_text_of(docs, name, kind)}"):
         return TOLD
     return None
 
@@ -84,8 +93,9 @@ def withheld_fault(
 def revealed_candidate_fault(
     question: str,
     docs: Sequence[dict[str, Any]],
-    parameter: MadeParameter,
-    candidates: tuple[DrawnValue, DrawnValue],
+    name: str,
+    kind: ArgumentKind,
+    candidates: tuple[Candidate, Candidate],
 ) -> str | None:
     """Return why one of two candidates can be told from the other; None where none can.
 
@@ -94,24 +104,24 @@ def revealed_candidate_fault(
     told = [_count(each.text, question) for each in candidates]
     if told[0] != told[1] or not told[0]:
         return UNEVEN
-    documented = _text_of(docs, parameter)
+    documented = _text_of(docs, name, kind)
     return UNEVEN if any(_is_told(each, documented) for each in candidates) else None
 
 
-def _is_told(value: DrawnValue, text: str) -> bool:
+def _is_told(value: Candidate, text: str) -> bool:
     """Whether a text has the words of a value, in any of its forms."""
     words = f" {' '.join(split_words(text))} "
     return any(f" {' '.join(split_words(form))} " in words for form in _forms(value))
 
 
-def _forms(value: DrawnValue) -> Iterable[str]:
+def _forms(value: Candidate) -> Iterable[str]:
     yield value.text
     for each in value.accepted:
         yield str(each)
         if isinstance(each, int | float):
             yield f"{each:g}"
-            if 1 <= each <= len(NUMBER_WORDS) and each == int(each):
-                yield NUMBER_WORDS[int(each) - 1]
+            if 1 <= each < len(NUMBERS) and each == int(each):
+                yield NUMBERS[int(each)]
 
 
 def _count(text: str, question: str) -> int:
@@ -119,16 +129,16 @@ def _count(text: str, question: str) -> int:
     return sum(words[start:][: len(wanted)] == wanted for start in range(len(words)))
 
 
-def _text_of(docs: Sequence[dict[str, Any]], parameter: MadeParameter) -> str:
+def _text_of(docs: Sequence[dict[str, Any]], name: str, kind: ArgumentKind) -> str:
     """Return the text of function docs, without the values that the parameter's own doc offers."""
     kept = copy.deepcopy(list(docs))
-    if parameter.kind.name == "enum":
-        listed = ", ".join(repr(word) for word in enum_words(parameter.kind))
+    if kind.values:
         for doc in kept:
-            documented = doc["parameters"]["properties"].get(parameter.name, {})
+            documented = doc["parameters"]["properties"].get(name, {})
             documented.pop("enum", None)
             if documented:
-                documented["description"] = documented["description"].replace(listed, "")
+                text = documented["description"].replace(str(list(kind.values))[1:-1], "")
+                documented["description"] = text
     return json.dumps(kept, ensure_ascii=False)
 
 
@@ -185,24 +195,23 @@ def _people(rng: random.Random) -> HesitationPair:
     )
 
 
-PROFILE = PROFILES["clarify"]
-ASKABLE = ("string", "enum", "int", "whole", "float", "rate", "date", "time", "code", "email")
+ASKABLE = frozenset("place free_text enum integer number date time identifier".split())
 """Kinds of values that a user can say in a few words."""
-SAID_SHARE = 0.66  # of the optional parameters
-
 _HANGING = ("and ", "who ", "which ")
-Values = Mapping[str, DrawnValue]  # parameter -> value
+Values = Mapping[str, Candidate]  # parameter -> value
 
 
 @dataclass(frozen=True)
 class ClarifyDraft:
-    """A questioning task before it is an entry."""
+    """A questioning task before it is an entry; parameters by the names of the document."""
 
     question: str
     docs: list[dict[str, Any]]
-    call: MadeCall  # the truth
-    parameter: MadeParameter  # which is open, or would be
-    candidates: tuple[DrawnValue, ...]  # its value, and the other one that the request names
+    truth: dict[str, dict[str, Any]]
+    values: Values  # what the user says, and what it would say if it were asked
+    parameter: str  # which is open, or would be
+    kind: ArgumentKind
+    candidates: tuple[Candidate, ...]  # its value, and the other one that the request names
     is_open: bool
 
 
@@ -212,28 +221,60 @@ class Twins(NamedTuple):
     complete: ClarifyDraft
     unclear: ClarifyDraft
     domain: str
+    noun: str
 
 
 class _Scene(NamedTuple):
     """Scene that twins share."""
 
-    domain: Domain
-    function: MadeFunction
+    function: OfferedFunction
     other_docs: list[dict[str, Any]]
-    askable: list[MadeParameter]
+    askable: list[str]
     key: int  # seed of what both draw alike
 
-    def docs(self, function: MadeFunction) -> list[dict[str, Any]]:
-        listed = [function.doc, *self.other_docs]
-        random.Random(f"{self.key} order").shuffle(listed)
-        return listed
+    def question(self, said: Mapping[str, Any], sentence: str = "") -> str:
+        rng, words = random.Random(f"{self.key} words"), self.function.words
+        frame = draw_frame(askable([words]), DrawnCall(words, said), rng)
+        asked = request_text([said_call(words, frame, said, rng)], rng)
+        if not sentence:
+            return asked
+        return f"{asked}{'' if asked.endswith(('.', '?', '!')) else '.'} {sentence}"
 
-    def question(self, said: Values, sentence: str = "") -> str:
-        rng = random.Random(f"{self.key} words")
-        asked = request_for_call(
-            call_with_values(self.function, said), rng, question_share=PROFILE.question_share
+    def draft(
+        self,
+        question: str,
+        values: Values,
+        parameter: str,
+        candidates: tuple[Candidate, ...],
+        arguments: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        *,
+        is_open: bool,
+    ) -> ClarifyDraft:
+        """Return a draft; `defaults` of changed parameters, MISSING for one that is required."""
+        template, words, name, names, _ = self.function
+        kinds = {
+            key: replace(kind, required=defaults[key] is MISSING, default=defaults[key])
+            if key in defaults
+            else kind
+            for key, kind in words.kinds.items()
+        }
+        changed = FunctionWords(words.doc, kinds, clauses=words.clauses)
+        rng = random.Random(f"{self.key} doc")
+        doc = function_document(template, changed, name, names, profiles()["clarify"], rng)
+        docs = [doc, *self.other_docs]
+        random.Random(f"{self.key} order").shuffle(docs)
+        function = self.function._replace(words=changed, doc=doc)
+        return ClarifyDraft(
+            question,
+            docs,
+            function.truth(DrawnCall(changed, arguments)),
+            {names[key]: value for key, value in values.items()},
+            names[parameter],
+            kinds[parameter],
+            candidates,
+            is_open,
         )
-        return with_context(f"{asked} {sentence}".strip(), self.domain, PROFILE, rng)
 
 
 def twins_without_value(rng: random.Random) -> Twins:
@@ -242,93 +283,95 @@ def twins_without_value(rng: random.Random) -> Twins:
     if len(scene.askable) < 2:
         raise NoTaskDrawn("fewer than two values to ask for")
     silent, loud = rng.sample(scene.askable, 2)
-    values = _values(scene, (silent, loud), rng)
-    defaults = {each.name: _default(each, values[each.name], rng) for each in (silent, loud)}
-    said = {name: value for name, value in values.items() if name != silent.name}
-    question = scene.question(said)
+    arguments, values = _values(scene, (silent, loud), rng)
+    defaults = {name: _default(scene, name, values[name], rng) for name in (silent, loud)}
+    said = {name: value for name, value in arguments.items() if name != silent}
+    question = scene.question(_worded(said, values))
 
-    def draft(required: MadeParameter, optional: MadeParameter) -> ClarifyDraft:
-        function = _changed(scene, required, optional, defaults[optional.name])
-        is_open = required is silent
-        [parameter] = (each for each in function.parameters if each.name == silent.name)
-        call = call_with_values(function, values if is_open else said)
-        value = (values[silent.name],)
-        return ClarifyDraft(question, scene.docs(function), call, parameter, value, is_open)
+    def draft(required: str, optional: str) -> ClarifyDraft:
+        is_open = required == silent
+        known = values if is_open else {n: v for n, v in values.items() if n != silent}
+        return scene.draft(
+            question,
+            known,
+            silent,
+            (values[silent],),
+            arguments if is_open else said,
+            {required: MISSING, optional: defaults[optional]},
+            is_open=is_open,
+        )
 
-    return Twins(draft(loud, silent), draft(silent, loud), scene.domain.name)
+    template = scene.function.template
+    return Twins(draft(loud, silent), draft(silent, loud), template.domain, template.noun)
 
 
 def twins_naming_two_values(rng: random.Random) -> Twins:
     """Return twins whose request names two values of a parameter. Raises NoTaskDrawn."""
     scene = _scene(rng)
-    askable = [each for each in scene.askable if not _quotes(each.frame.clauses)]
-    if not askable:
+    words = scene.function.words
+    names = [name for name in scene.askable if not _quotes((words.clauses or {})[name])]
+    if not names:
         raise NoTaskDrawn("no value to ask for")
-    parameter = rng.choice(askable)
-    values = _values(scene, (parameter,), rng)
-    meant, other = values[parameter.name], draw_parameter_value(parameter, rng)
-    _require_sensible(scene.function, {**values, parameter.name: other})
+    name = rng.choice(names)
+    arguments, values = _values(scene, (name,), rng)
+    meant = values[name]
+    other = _candidate(words.kinds[name], draw_value(askable([words]), words.kinds[name], rng), rng)
+    require_apart(words, {**arguments, name: other.value})
     if not set(map(str, meant.accepted)).isdisjoint(map(str, other.accepted)):
         raise NoTaskDrawn("two candidates that are the same")
-    if _style(meant, parameter) != _style(other, parameter):
+    if _style(meant.text) != _style(other.text):
         raise NoTaskDrawn("two candidates that nobody would name in one breath")
     texts = [meant.text, other.text]
     named, again = rng.sample(texts, 2), rng.sample(texts, 2)
-    both = meant._replace(text=" or ".join(named))
-    call = call_with_values(scene.function, values)
-
-    def draft(sentence: str, is_open: bool) -> ClarifyDraft:
-        first, second = again if is_open else texts
-        filled = sentence.format(meant=first, other=second)
-        question = scene.question({**values, parameter.name: both}, filled)
-        docs = scene.docs(scene.function)
-        return ClarifyDraft(question, docs, call, parameter, (meant, other), is_open)
-
+    said = {**_worded(arguments, values), name: WordedValue(" or ".join(named))}
     thoughts = second_thoughts(rng)
-    return Twins(draft(thoughts.settled, False), draft(thoughts.open, True), scene.domain.name)
+
+    def draft(sentence: str, *, is_open: bool) -> ClarifyDraft:
+        first, second = again if is_open else texts
+        question = scene.question(said, sentence.format(meant=first, other=second))
+        pair = (meant, other)
+        return scene.draft(question, values, name, pair, arguments, {}, is_open=is_open)
+
+    complete, unclear = draft(thoughts.settled, is_open=False), draft(thoughts.open, is_open=True)
+    template = scene.function.template
+    return Twins(complete, unclear, template.domain, template.noun)
 
 
-def _style(value: DrawnValue, parameter: MadeParameter) -> tuple[bool, ...]:
-    """Return how a value is written: quoted or not, a number in words or digits."""
-    text = value.text
-    if parameter.kind.name in ("string", "enum", "code", "email"):
-        return (text[0] in "'\"",)
-    return (any(map(str.isalpha, text)), "," in text, "-" in text)
-
-
-def call_with_values(function: MadeFunction, values: Values) -> MadeCall:
-    """Return a call with some values; a parameter without one goes unsaid."""
-    arguments = (MadeArgument(each, values.get(each.name)) for each in function.parameters)
-    return MadeCall(function, tuple(arguments))
+def _style(text: str) -> tuple[bool, ...]:
+    """Return how a value is written: a number in words or digits, a date in one form or another."""
+    if any(map(str.isdigit, text)):
+        return (any(map(str.isalpha, text)), "," in text, "-" in text)
+    return (text in NUMBERS,)
 
 
 def _scene(rng: random.Random) -> _Scene:
-    domain = rng.choice(domains())
-    frames = distinct_frames(domain, draw_number(PROFILE.functions, rng), rng, PROFILE)
-    function, *others = (function_of_frame(frame, PROFILE, rng) for frame in frames)
+    profile = profiles()["clarify"]
+    chosen = distinct_templates(domains(), draw_number(profile.functions, rng), rng)
+    function, *others = (draw_function(each, profile, rng) for each in chosen)
     docs = [each.doc for each in others]
     if len({function.name, *(doc["name"] for doc in docs)}) <= len(docs):
         raise NoTaskDrawn("two functions of one name")
-    return _Scene(domain, function, docs, list(_askable(function)), rng.getrandbits(64))
+    return _Scene(function, docs, list(_askable(function)), rng.getrandbits(64))
 
 
-def _askable(function: MadeFunction) -> Iterator[MadeParameter]:
+def _askable(function: OfferedFunction) -> Iterator[str]:
     """Yield the parameters that a request can leave out, and a user can be asked for.
 
     A clause that begins with "and" or "who" needs the one before it.
     """
+    kinds, clauses = function.words.kinds, function.words.clauses or {}
+    slots = {slot for frame in function.template.frames for slot in frame.parameters}
     hanging = {
-        each.name
-        for pair in pairwise((None, *function.parameters))
-        if pair[1] is not None and _hangs(pair[1].frame.clauses)
+        each
+        for pair in pairwise((None, *kinds))
+        if pair[1] is not None and _hangs(clauses.get(pair[1], ()))
         for each in pair
         if each is not None
     }
-    for each in function.parameters:
-        can_go = each.frame.name not in function.frame.slots and each.name not in hanging
-        is_short = each.kind.name in ASKABLE
-        if can_go and is_short and guess_chance(each.kind) <= 1 / FEWEST_VALUES:
-            yield each
+    for name, kind in kinds.items():
+        can_go = name not in slots and name not in hanging and name in clauses
+        if can_go and kind.kind in ASKABLE and guess_chance(kind) <= 1 / FEWEST_VALUES:
+            yield name
 
 
 def _hangs(clauses: Sequence[str]) -> bool:
@@ -341,49 +384,53 @@ def _quotes(clauses: Sequence[str]) -> bool:
 
 
 def _values(
-    scene: _Scene, always: Sequence[MadeParameter], rng: random.Random
-) -> dict[str, DrawnValue]:
-    """Return values of some parameters, all that are required, and of others by their share."""
-    values = {
-        each.name: draw_parameter_value(each, rng)
-        for each in scene.function.parameters
-        if each.required or each in always or rng.random() < SAID_SHARE
+    scene: _Scene, always: Sequence[str], rng: random.Random
+) -> tuple[dict[str, Any], dict[str, Candidate]]:
+    """Return values of some parameters, all that are required, and the words that say them.
+
+    Truth values and what is said in clauses of its own have no words here.
+    """
+    words = scene.function.words
+    api = askable([words])
+    drawn = draw_call(api, words.doc.name, rng).arguments
+    arguments = {
+        name: drawn[name] if name in drawn else draw_value(api, kind, rng)
+        for name, kind in words.kinds.items()
+        if name in drawn or name in always
     }
-    _require_sensible(scene.function, values)
-    return values
+    require_apart(words, arguments)
+    slots = {slot for frame in scene.function.template.frames for slot in frame.parameters}
+    candidates = {}
+    for name, value in arguments.items():
+        said = name in slots or any("{}" in text for text in (words.clauses or {}).get(name, ()))
+        if said and not isinstance(value, dict) and "dict" not in str(words.kinds[name].item):
+            candidates[name] = _candidate(words.kinds[name], value, rng)
+        elif not isinstance(value, bool):
+            raise NoTaskDrawn("a value without words of its own")
+    return arguments, candidates
 
 
-def _require_sensible(function: MadeFunction, values: Values) -> None:
-    if not call_with_values(function, values).is_sensible():
-        raise NoTaskDrawn("two arguments that name the same")
+def _candidate(kind: ArgumentKind, value: Any, rng: random.Random) -> Candidate:
+    accepted = [each for each in kind.accepted(value) if each != ""]
+    return Candidate(value, spoken_value(kind, value, rng), accepted)
 
 
-def _default(parameter: MadeParameter, value: DrawnValue, rng: random.Random) -> Any:
-    """Return a default that is not the value: the frame's own, or a drawn one."""
-    default: Any = default_value(parameter.frame)
-    if default is None:
-        default = draw_parameter_value(parameter, rng).value
-    if parameter.kind.bfcl_type == "float":
+def _worded(arguments: Mapping[str, Any], values: Values) -> dict[str, Any]:
+    """Return arguments in their words, where these are known."""
+    return {
+        name: WordedValue(values[name].text) if name in values else value
+        for name, value in arguments.items()
+    }
+
+
+def _default(scene: _Scene, name: str, value: Candidate, rng: random.Random) -> Any:
+    """Return a default that is not the value: the function's own, or a drawn one."""
+    kind = scene.function.words.kinds[name]
+    default: Any = scene.function.template.words.kinds[name].default
+    if default is MISSING:
+        default = draw_value(askable([scene.function.words]), kind, rng)
+    if kind.type == "float":
         default = float(default)
     if default in value.accepted:
         raise NoTaskDrawn("the default is the value")
     return default
-
-
-def _changed(
-    scene: _Scene, required: MadeParameter, optional: MadeParameter, default: Any
-) -> MadeFunction:
-    """Return the function with one parameter required, and another one with a default."""
-    frame, name = scene.function.frame, scene.function.name
-    parameters = tuple(
-        replace(each, required=True, default=None)
-        if each is required
-        else replace(each, required=False, default=default)
-        if each is optional
-        else each
-        for each in scene.function.parameters
-    )
-    rng = random.Random(f"{scene.key} doc")
-    return MadeFunction(
-        frame, name, parameters, document_function(frame, name, parameters, PROFILE, rng)
-    )

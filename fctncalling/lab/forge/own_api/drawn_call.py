@@ -23,6 +23,7 @@ from fctncalling.lab.own_api.words.frames import (
     Act,
     RequestFrame,
     acts_of_function,
+    clauses_of_frames,
     frames_of_function,
     split_held_out_frames,
 )
@@ -91,12 +92,18 @@ def askable_api(
     for (function, name), kind in kinds.items():
         own[function][name] = kind
     words = {
-        doc.name: FunctionWords(doc, own[doc.name], api.origins.get(doc.name, {}))
+        doc.name: FunctionWords(
+            doc,
+            own[doc.name],
+            api.origins.get(doc.name, {}),
+            clauses_of_frames(own_phrases.get(doc.name, ())) or None,
+        )
         for doc in api.functions
     }
     frames: dict[str, Sequence[RequestFrame]] = {}
     for name, each in words.items():
-        every = [*own_phrases.get(name, ()), *frames_of_function(each)]
+        own_frames = [frame for frame in own_phrases.get(name, ()) if not frame.says]
+        every = [*own_frames, *frames_of_function(each)]
         frames[name] = split_held_out_frames(every)[held_out]
     return AskableApi(
         api,
@@ -210,14 +217,16 @@ def draw_call(
         if name in given:
             arguments[name] = given[name]
         elif name in names:
-            arguments[name] = known[name] if name in known else _value(api, words.kinds[name], rng)
+            arguments[name] = (
+                known[name] if name in known else draw_value(api, words.kinds[name], rng)
+            )
     _keep_conditions(api, words, arguments, rng)
     if words.method:
         _keep_to_sayable(words, arguments)
     _put_in_order(words, arguments)
     _make_whole_month(api, words, arguments, rng)
     _match_mail(arguments, words)
-    _require_apart(words, arguments)
+    require_apart(words, arguments)
     return DrawnCall(words, arguments)
 
 
@@ -254,7 +263,7 @@ def optional_shares(words: FunctionWords) -> dict[str, float]:
     return {name: most * share for name, share in optional.items()}
 
 
-def _value(api: AskableApi, kind: ArgumentKind, rng: Random) -> Any:
+def draw_value(api: AskableApi, kind: ArgumentKind, rng: Random) -> Any:
     """Return a value of the part that is made: an eighth of all open values is held out."""
     for _ in range(_TRIES):
         try:
@@ -347,7 +356,7 @@ def _keep_conditions(
         if not holds:
             arguments.pop(name, None)
         elif name not in arguments and kind.can_be_asked and rng.random() < 0.6:
-            arguments[name] = _value(api, kind, rng)
+            arguments[name] = draw_value(api, kind, rng)
 
 
 @cache
@@ -405,7 +414,7 @@ def _match_mail(arguments: dict[str, Any], words: FunctionWords) -> None:
         arguments[mail] = f"{plain}@{str(arguments[mail]).partition('@')[2]}"
 
 
-def _require_apart(words: FunctionWords, arguments: Mapping[str, Any]) -> None:
+def require_apart(words: FunctionWords, arguments: Mapping[str, Any]) -> None:
     """Refuse two equal values of one kind: from a place to itself, a person with himself."""
     seen: list[tuple[str, Any]] = []
     for name, value in arguments.items():

@@ -19,6 +19,7 @@ from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.forge.forged_entry import (
     ForgedEntry,
     NoTaskDrawn,
+    difficulty,
     entry_task,
     user_answer,
 )
@@ -37,7 +38,6 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
     single_call_draft,
 )
 from fctncalling.lab.forge.proof import proof_fault, question_fault
-from fctncalling.lab.forge.single_turn.entries import difficulty
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.vocabulary import spaced_words
 

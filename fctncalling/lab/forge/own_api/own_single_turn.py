@@ -17,13 +17,16 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     RequestDraft,
     draw_call,
     draw_frame,
+    draw_value,
+    require_apart,
 )
-from fctncalling.lab.own_api.english import NUMBERS, plural, with_article
+from fctncalling.lab.own_api.english import NUMBERS, enumerated, plural, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import verbatim_value
 from fctncalling.lab.own_api.words.frames import RequestFrame, act_families
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import repeats_thing
+from fctncalling.lab.own_api.words.own_clauses import WordedValue, own_clauses
 from fctncalling.lab.own_api.words.request_text import (
     ParallelValues,
     SaidCall,
@@ -220,6 +223,11 @@ def _one_after_the_other(api: AskableApi, rng: Random, function: str) -> Request
     functions = [function, *(rng.choice(api.names) for _ in range(count - 1))]
     if rng.random() < _SAME_AGAIN_SHARE:
         functions[1] = function
+    return calls_in_turn_draft(api, rng, functions)
+
+
+def calls_in_turn_draft(api: AskableApi, rng: Random, functions: Sequence[str]) -> RequestDraft:
+    """Return a request for a call of each function, one after the other."""
     calls: list[DrawnCall] = []
     frames: list[RequestFrame] = []
     said: list[SaidCall] = []
@@ -240,12 +248,69 @@ def _one_after_the_other(api: AskableApi, rng: Random, function: str) -> Request
     return RequestDraft(request_text(said, rng), calls, frames)
 
 
+_LISTABLE = frozenset("place free_text enum integer number date time identifier".split())
+_JOINTS = ((" and ", ", and then ", " and also ", ", then "), (", then ", ", and then ", ", next "))
+
+
+def listed_values_draft(
+    api: AskableApi, rng: Random, function: str, num_calls: int
+) -> RequestDraft:
+    """Return one phrase for calls that differ in one value: "hotels in Porto, Lima and Oslo"."""
+    words, first = api.words[function], draw_call(api, function, rng)
+    frame = draw_frame(api, first, rng)
+    beside = [name for name in first.arguments if name not in frame.parameters]
+    names = [*beside, *(frame.parameters if len(frame.parameters) == 1 else ())]
+    names = [name for name in names if words.kinds[name].kind in _LISTABLE]
+    if not names:
+        raise NoTaskDrawn("no values that can be listed")
+    name = rng.choice(names)
+    values = [first.arguments[name]]
+    for _ in range(6 * num_calls):
+        value = draw_value(api, words.kinds[name], rng)
+        if len(values) < num_calls and value not in values:
+            values.append(value)
+    if len(values) < num_calls:
+        raise NoTaskDrawn("too few values")
+    calls = [DrawnCall(words, {**first.arguments, name: value}) for value in values]
+    for call in calls:
+        require_apart(words, call.arguments)
+    text = enumerated([spoken_value(words.kinds[name], each, rng) for each in values])
+    said = said_call(words, frame, {**first.arguments, name: WordedValue(text)}, rng)
+    return RequestDraft(request_text([said], rng), calls, [frame])
+
+
+def likewise_draft(api: AskableApi, rng: Random, function: str, num_calls: int) -> RequestDraft:
+    """Return one whole request, and of the other calls only what differs from it."""
+    words, first = api.words[function], draw_call(api, function, rng)
+    frame = draw_frame(api, first, rng)
+    changed = [name for name, kind in words.kinds.items() if kind.required]
+    if frame.parameters or not {*changed} <= first.arguments.keys():
+        raise NoTaskDrawn("differs within its phrase")
+    calls = [first]
+    said = said_call(words, frame, first.arguments, rng)
+    text = said.phrase
+    for number in range(1, num_calls):
+        other = {name: draw_value(api, words.kinds[name], rng) for name in changed}
+        calls.append(DrawnCall(words, {**first.arguments, **other}))
+        require_apart(words, calls[-1].arguments)
+        joints = _JOINTS[number < num_calls - 1]
+        text += f"{rng.choice(joints)}{own_clauses(words, changed, other, rng).strip(' ,')}"
+    if len({repr(call.arguments) for call in calls}) < num_calls:
+        raise NoTaskDrawn("the same call twice")
+    return RequestDraft(request_text([replace(said, phrase=text)], rng), calls, [frame])
+
+
 def _same_thing(
     api: AskableApi, calls: Sequence[DrawnCall], function: str
 ) -> dict[str, Any] | None:
     """Return the thing of the call before for a function that takes the same sort."""
     words = api.words[function]
-    if not calls or words.primary is None or words.kinds[words.primary].kind != "identifier":
+    if (
+        not calls
+        or words.clauses is not None
+        or words.primary is None
+        or words.kinds[words.primary].kind != "identifier"
+    ):
         return None
     before = api.words[calls[-1].function]
     if before.primary != words.primary or before.doc.name == function:

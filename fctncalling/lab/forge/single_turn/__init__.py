@@ -1,5 +1,5 @@
-"""Single-turn tasks: function docs of our own making, questions in words that fit."""
+"""Single-turn tasks: BFCL's categories, drawn from a library of functions."""
 
-from fctncalling.lab.forge.single_turn.entries import CATEGORIES, single_turn_entry
+from fctncalling.lab.forge.single_turn.tasks import CATEGORIES, single_turn_entry
 
 __all__ = ["CATEGORIES", "single_turn_entry"]

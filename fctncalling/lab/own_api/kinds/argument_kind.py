@@ -12,6 +12,7 @@ from typing import Any
 
 from fctncalling.lab.own_api.kinds.pattern_text import shape_pattern
 from fctncalling.lab.own_api.kinds.scalar_kind import MISSING, UNSAID, ScalarKind
+from fctncalling.lab.own_api.kinds.value_tables import other_forms
 
 MOST_NAMED = 150  # values that one argument holds, for a request to name them all
 LONGEST_IN_ANY_ORDER = 5  # items: 120 orders
@@ -158,6 +159,8 @@ class ArgumentKind(ScalarKind):
             return found
         if self.kind == "datetime" and str(value).endswith("Z"):
             return [value, value[:-1], f"{value[:-1]}+00:00"]
+        if isinstance(value, str):
+            return [value, *other_forms(self.topic, value)]
         return self._object_spellings(value) if self._is_object(value) else [value]
 
     def _object_spellings(self, value: Any) -> list[Any]:

@@ -61,12 +61,31 @@ def infer_argument_kind(name: str, schema: Mapping[str, Any], *, required: bool)
         shortest=_length(schema.get("minLength")) or 0,
         longest=_length(longest),
     )
+    if "x-kind" in schema:
+        return _annotated(schema, base)
     clues = description_clues(base.description, name)
     for find in _IN_ORDER:
         found = find(name, schema, base, clues)
         if found is not None:
             return found if _can_be_drawn(found) else replace(base, evidence=UNDRAWN)
     return base
+
+
+def _annotated(schema: Mapping[str, Any], base: ArgumentKind) -> ArgumentKind:
+    """Return the kind that a schema names: `"x-kind": "KIND TOPIC"`."""
+    kind, _, topic = schema["x-kind"].partition(" ")
+    return replace(
+        base,
+        kind=kind,
+        topic=topic,
+        format=_FORMS.get(kind, ""),
+        minimum=schema.get("minimum"),
+        maximum=schema.get("maximum"),
+        step=schema.get("multipleOf"),
+        values=tuple(schema.get("enum", ())),
+        examples=tuple(schema.get("examples", ())),
+        evidence="x-kind",
+    )
 
 
 UNDRAWN = "no value that is drawn fits its own schema"

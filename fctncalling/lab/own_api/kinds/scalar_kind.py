@@ -49,7 +49,7 @@ class ScalarKind:
     it, no user says it) or unknown (no request can name a value). `topic` narrows it: first, last
     or full (person_name); city, street (place); title, reason, note, query, thing, organisation ...
     (free_text), example (the API's own examples); the name in STANDARDS (standard); latitude or
-    longitude (number), unix_time (integer).
+    longitude (number), fraction (number that people say in percent), unix_time (integer).
     """
 
     kind: str
@@ -57,6 +57,7 @@ class ScalarKind:
     values: tuple[Any, ...] = ()  # the closed list, where there is one
     minimum: float | None = None
     maximum: float | None = None
+    step: float | None = None  # of a number, counted from the minimum
     pattern: str | None = None  # a text has it somewhere, as JSON Schema means it
     shortest: int = 0  # characters of a text
     longest: int | None = None
@@ -142,6 +143,10 @@ def _number(kind: ScalarKind, rng: random.Random) -> int | float:
     low = low if low > -LARGEST_SAID else min(0, high)
     if high > LARGEST_SAID > low:
         high = max(low * 4, low + 50)
+    if kind.step and kind.maximum is not None:
+        return low + kind.step * rng.randint(0, int((high - low) // kind.step))
+    if kind.topic == "fraction":
+        return round(rng.randint(round(low * 200), round(high * 200)) / 200, 3)
     if kind.type == "integer":
         first, last = int(-(-low // 1)), int(high // 1)
         near = last if last - first > 5000 else min(last, first + 20)

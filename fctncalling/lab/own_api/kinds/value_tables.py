@@ -43,11 +43,19 @@ def library_versions() -> dict[str, str]:
 
 
 @cache
-def own_texts() -> Mapping[str, list[str]]:
-    """Return the texts that no library has: reasons, notes, messages, things."""
+def own_texts() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    """Return the texts that no library has, each with the other forms that mean the same."""
     text = files("fctncalling.lab.own_api.kinds").joinpath("pools.json").read_text(encoding="utf-8")
-    found: dict[str, list[str]] = json.loads(text)
-    return found
+    tables: dict[str, list[str | list[str]]] = json.loads(text)
+    return {
+        name: {one: tuple(more) for one, *more in ([e] if isinstance(e, str) else e for e in rows)}
+        for name, rows in tables.items()
+    }
+
+
+def other_forms(topic: str, value: Any) -> tuple[str, ...]:
+    """Return the other forms of a value of a table: "Lisbon, Portugal" of Lisbon."""
+    return own_texts().get(topic, {}).get(value, ())
 
 
 @cache

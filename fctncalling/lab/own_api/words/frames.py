@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -175,12 +175,16 @@ SLOT = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class RequestFrame:
-    """A phrase of one function; `mood` says how it is wrapped, `source` where it comes from."""
+    """A phrase of one function; `mood` says how it is wrapped, `source` where it comes from.
+
+    `says`: the parameter whose value it says behind other phrases; "" for a whole phrase.
+    """
 
     function: str
     mood: str  # do, want, say, ask
     text: str
     source: str  # doc, act:NAME or file
+    says: str = ""
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
@@ -278,7 +282,9 @@ def act_families(acts: Sequence[Act]) -> frozenset[str]:
 _HEAD = """\
 # Phrases for the functions of an API. {parameter} is where a value of it stands; parameters that a
 # phrase leaves out are said behind it. do = orders ("cancel {id}"), want = what follows "I'd like
-# to", say = statements, ask = questions without their mark.
+# to", say = statements, ask = questions without their mark. (find|list) is either word.
+# clauses.city = ["in {}"] says how a parameter is said behind a phrase, "true = with breakfast" one
+# value of it; the table "*" is for all functions.
 """
 
 
@@ -307,29 +313,64 @@ def read_phrases(
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SpecificationError(f"--phrases {path}: cannot be read: {error}") from None
-    names = {doc.name for doc in api.functions}
+    parameters: dict[str, set[str]] = {doc.name: set() for doc in api.functions}
+    for function, name in kinds:
+        parameters[function].add(name)
+    return frames_of_tables(found, parameters, f"--phrases {path}")
+
+
+def frames_of_tables(
+    tables: Mapping[str, Any], parameters: Mapping[str, Collection[str]], where: str
+) -> dict[str, list[RequestFrame]]:
+    """Return the frames of phrase tables by function; `parameters`: those of each function."""
+    general = _frames_of_table("*", tables.get("*", {}), where)
     frames: dict[str, list[RequestFrame]] = {}
-    for function, table in found.items():
-        where = f"--phrases {path}: {function}"
-        if function not in names:
-            raise SpecificationError(f"{where}: there is no such function")
-        parameters = {parameter for name, parameter in kinds if name == function}
-        frames[function] = [
-            RequestFrame(function, mood, text, "file") for mood, text in _texts(table, where)
-        ]
-        for frame in frames[function]:
-            for slot in frame.parameters:
-                if slot not in parameters:
-                    raise SpecificationError(f"{where}: {frame.text!r:.60}: no parameter {slot}")
+    for function, table in tables.items():
+        place = f"{where}: {function}"
+        if function == "*":
+            continue
+        if function not in parameters:
+            raise SpecificationError(f"{place}: there is no such function")
+        frames[function] = own = _frames_of_table(function, table, place)
+        for frame in own:
+            for slot in [*frame.parameters, *filter(None, [frame.says.partition(".")[0]])]:
+                if slot not in parameters[function]:
+                    raise SpecificationError(f"{place}: {frame.text!r:.60}: no parameter {slot}")
+        said = {frame.says for frame in own}
+        own += [each for each in general if each.says in {*parameters[function]} - said]
     return frames
 
 
-def _texts(table: Any, where: str) -> list[tuple[str, str]]:
-    if not isinstance(table, dict) or not table.keys() <= set(MOODS):
+def _frames_of_table(function: str, table: Any, where: str) -> list[RequestFrame]:
+    moods = {"clauses": {}, **table} if isinstance(table, dict) else {"": None}
+    clauses = moods.pop("clauses")
+    if not moods.keys() <= {*MOODS} or not isinstance(clauses, dict):
         raise SpecificationError(f"{where}: expected lists named {', '.join(MOODS)}")
-    pairs = []
-    for mood, texts in table.items():
+    listed = [(mood, "", texts) for mood, texts in moods.items()]
+    listed += [("clauses", name, texts) for name, texts in clauses.items()]
+    frames = []
+    for mood, says, texts in listed:
         if not isinstance(texts, list) or not all(isinstance(t, str) and t.strip() for t in texts):
-            raise SpecificationError(f"{where}.{mood}: expected a list of phrases")
-        pairs += [(mood, text.strip().rstrip("?")) for text in texts]
-    return pairs
+            raise SpecificationError(f"{where}.{says or mood}: expected a list of phrases")
+        for text in (each for whole in texts for each in _alternatives(whole.strip())):
+            frames.append(RequestFrame(function, mood, text.rstrip("?"), "file", says))
+    return frames
+
+
+def clauses_of_frames(frames: Sequence[RequestFrame]) -> dict[str, list[str]]:
+    """Return the clauses among a function's frames by the parameter that they say."""
+    found: dict[str, list[str]] = {}
+    for each in frames:
+        if each.says:
+            found.setdefault(each.says, []).append(each.text)
+    return found
+
+
+def _alternatives(text: str) -> list[str]:
+    """Return the phrases that "(a|b)" in one stands for."""
+    if not (choice := re.search(r"\(([^()]*\|[^()]*)\)", text)):
+        return [text]
+    before, behind = text[: choice.start()], text[choice.end() :]
+    return [
+        each for word in choice[1].split("|") for each in _alternatives(f"{before}{word}{behind}")
+    ]

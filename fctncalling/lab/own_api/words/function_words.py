@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -71,6 +71,7 @@ class FunctionWords:
     doc: FunctionDoc
     kinds: Mapping[str, ArgumentKind]
     origin: Mapping[str, Any] = field(default_factory=dict)  # see `OwnApi.origins`
+    clauses: Mapping[str, Sequence[str]] | None = None  # of the user's phrases; None: our words
 
     @cached_property
     def sentence(self) -> str:

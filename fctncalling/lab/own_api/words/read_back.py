@@ -10,6 +10,7 @@ from fctncalling.lab.own_api.english import NUMBERS, read_day
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.scalar_kind import MOMENTS, parse_moment
 from fctncalling.lab.own_api.kinds.standards import STANDARDS
+from fctncalling.lab.own_api.kinds.value_tables import other_forms
 from fctncalling.lab.own_api.words.vocabulary import word_table
 
 _NUMBER = re.compile(r"[^\w\s-]?(-?\d[\d, ]*(?:\.\d+)?)(?![\d.])")
@@ -27,6 +28,8 @@ def reads_as(kind: ArgumentKind, text: str, value: bool | float | str) -> bool:
     if isinstance(value, bool) or kind.values:
         return True  # their words fit no other value: `enum_value_words`
     if not isinstance(value, str):
+        if kind.topic == "fraction":
+            return text == f"{value * 100:g}%"
         return _number(text, kind.unit) == value
     if kind.kind in MOMENTS:
         return text == value or _moment(text, kind) == parse_moment(value, kind.format)
@@ -34,7 +37,7 @@ def reads_as(kind: ArgumentKind, text: str, value: bool | float | str) -> bool:
         return text == value or text in STANDARDS[kind.topic].says(value)
     if kind.kind in ("phone", "identifier"):
         return _letters(text) == _letters(value)
-    return text == value
+    return text == value or text in other_forms(kind.topic, value)
 
 
 def _letters(text: str) -> str:

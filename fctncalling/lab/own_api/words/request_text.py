@@ -22,6 +22,7 @@ from fctncalling.lab.own_api.words.clauses import (
 from fctncalling.lab.own_api.words.frames import MOODS, RequestFrame, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import said_values
+from fctncalling.lab.own_api.words.own_clauses import own_clause, own_clauses
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
 from fctncalling.lab.own_api.words.vocabulary import register_table_phrases
 
@@ -55,9 +56,18 @@ def said_call(
     """Return a call in words: what the frame has slots for within it, the rest behind it."""
     text = frame.text
     for name in frame.parameters:
-        text = text.replace(f"{{{name}}}", slot_text(words, name, arguments[name], rng))
+        if words.clauses is not None and frame.source == "file":
+            form = text.replace(f"{{{name}}}", "{}")
+            text = own_clause(words, name, arguments[name], rng, form)
+        else:
+            text = text.replace(f"{{{name}}}", slot_text(words, name, arguments[name], rng))
     text = re.sub(r"\b(?:on|about|with) (?:some|any)thing by\b", "by", text)
     rest = [name for name in arguments if name not in frame.parameters]
+    if words.clauses is not None:
+        text += own_clauses(words, [n for n in rest if n in words.clauses], arguments, rng)
+        rest = [name for name in rest if name not in words.clauses]
+        if not rest:
+            return SaidCall(text, frame.mood, ())
     if words.method:
         values = {name: arguments[name] for name in rest}
         return _assembled(text, frame.mood, said_values(words, values, frame.mood, rng), rng)

@@ -12,7 +12,7 @@ from fctncalling.lab.own_api.english import NUMBERS, ORDINALS, date_forms, enume
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.scalar_kind import parse_moment
 from fctncalling.lab.own_api.kinds.standards import STANDARDS
-from fctncalling.lab.own_api.kinds.value_tables import library
+from fctncalling.lab.own_api.kinds.value_tables import library, other_forms
 from fctncalling.lab.own_api.words.read_back import reads_as
 from fctncalling.lab.own_api.words.vocabulary import spaced_words, split_phrases, word_table
 
@@ -97,7 +97,10 @@ def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
         return [str(value), *STANDARDS[kind.topic].says(str(value))]
     if re.search(r"\w[.:/]\w|[\[\]{}]", str(value)):
         return [str(value)]  # a path or another code
-    is_shouted = re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", str(value)) is not None
+    is_shouted = (
+        kind.evidence != "x-kind"
+        and re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", str(value)) is not None
+    )
     if is_shouted:
         plain = plain.lower()
     elif not re.search(r"[a-z]", str(value)) or re.search(r"\d", str(value)):
@@ -179,6 +182,8 @@ _SMALLER = {"kg": "g", "km": "m"}
 
 def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
     unit = kind.unit
+    if kind.topic == "fraction":
+        return f"{value * 100:g}%"
     if unit.endswith(" cents"):
         return _money(value / 100, unit.split(" ")[0], rng)
     if len(unit) == 3 and unit.isupper():
@@ -188,8 +193,7 @@ def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
         return amount
     if unit in _SMALLER and 0 < value < 1 and rng.random() < 0.5:
         unit, value = _SMALLER[unit], round(value * 1000)
-    plain = _plain(value)
-    numerals = library("babel.numbers").format_decimal(value, locale="en")
+    plain, numerals = _plain(value), f"{value:,.12g}"
     if (
         value >= 1000
         and kind.kind not in ("identifier", "year")
@@ -233,6 +237,8 @@ def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
     if kind.kind == "standard":
         words = STANDARDS[kind.topic].says(value)
         return rng.choice(words) if words and rng.random() < STANDARD_WORDS_SHARE else value
+    if named := [each for each in other_forms(kind.topic, value) if each.startswith("the ")]:
+        return named[0]  # "the Louvre", which a call names without its article
     when = parse_moment(value, kind.format) if kind.format and "%" in kind.format else None
     if when is not None and kind.kind == "date":
         return spoken_date(when.date(), rng)
@@ -250,9 +256,18 @@ def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
 
 def _listed(kind: ArgumentKind, value: list[Any], rng: Random) -> str:
     item = kind.item
-    texts = [spoken_value(item, each, rng) if item else str(each) for each in value]
+    texts = [
+        _plain(each)
+        if item is None or (isinstance(each, int | float) and not item.unit)
+        else spoken_value(item, each, rng)
+        for each in value
+    ]
     if item is not None and item.kind in ("object", "one_of"):
         return "; ".join(texts)
+    if kind.type == "tuple":
+        return f"({', '.join(texts)})"
+    if all(isinstance(each, int | float) for each in value):
+        return enumerated(texts)  # "3 plus 4" would be a sum
     return join_with_and(texts, rng)
 
 
