@@ -18,7 +18,7 @@ from fctncalling.lab.forge.multi_turn.knowledge import (
     leaves_with_paths,
     pattern,
 )
-from fctncalling.lab.forge.multi_turn.make_world import make_world
+from fctncalling.lab.forge.multi_turn.values import make_world
 from fctncalling.lab.forge.multi_turn.moves import (
     PARAMETER_KINDS,
     TABLE,

@@ -10,10 +10,10 @@ from functools import lru_cache
 
 from fctncalling.envs.tools import tool_class
 from fctncalling.lab.forge.multi_turn.dials import Dials, class_combination_weights
-from fctncalling.lab.forge.multi_turn.make_world import make_world
 from fctncalling.lab.forge.multi_turn.moves import CLASS_OF
 from fctncalling.lab.forge.multi_turn.planner import make_plan
 from fctncalling.lab.forge.multi_turn.proof import prove, with_long_context_results
+from fctncalling.lab.forge.multi_turn.values import make_world
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Source, Value
 
 BLANK_KINDS = frozenset(

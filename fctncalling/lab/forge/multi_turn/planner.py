@@ -7,58 +7,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from fctncalling.envs.tools.bfcl.directory_tree import File
 from fctncalling.lab.forge.multi_turn import inventory
 from fctncalling.lab.forge.multi_turn.dials import ANCHOR_ROOM, ANCHORS, CLASS_WEIGHTS, Dials
 from fctncalling.lab.forge.multi_turn.drafter import inferred_value, verbatim_value
 from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
-from fctncalling.lab.forge.multi_turn.make_world import make_world
 from fctncalling.lab.forge.multi_turn.proof import AMBIGUOUS, prove
+from fctncalling.lab.forge.multi_turn.values import make_world
 from fctncalling.lab.forge.multi_turn.walk import DeadEnd, Walk
 from fctncalling.lab.forge.plan import Plan, PlannedTurn, Purpose, Value
-
-CLEAR_FOLDER_CALLS = 4
 
 
 def change_directory_unasked(walk: Walk) -> bool:
     """Change the directory without being asked to: to one that the words name, or up."""
-    names = inventory.folders(walk.session.live_state())
-    filled = [name for name, folder in names.items() if folder.contents]
-    if not filled:
-        return _go_up(walk)
+    state = walk.session.live_state()
+    filled = [
+        name
+        for name in inventory.nameable_values("folder", state)
+        if inventory.values_at(
+            "GorillaFileSystem._current_dir.folders.{folder}.^", state, {"folder": name}
+        )
+    ]
     known = walk.drafter.known("folder")
-    folder = (
-        known
-        if known and known.value in filled
-        else verbatim_value("folder", walk.draw.choice(filled))
-    )
+    if not filled:
+        folder = inferred_value("folder", "..", "parent_folder")
+    elif known and known.value in filled:
+        folder = known
+    else:
+        folder = verbatim_value("folder", walk.draw.choice(filled))
     return _made(walk, "cd", {"folder": folder}, "needed_step")
-
-
-def remove_folder_with_its_file(walk: Walk) -> bool:
-    """Remove the only file of a folder, then the folder; False where there is no such folder."""
-    folders = inventory.folders(walk.session.live_state())
-    files = {
-        name: [each for each, item in folder.contents.items() if isinstance(item, File)]
-        for name, folder in folders.items()
-        if len(folder.contents) == 1
-    }
-    names = [name for name, inside in files.items() if inside]
-    if not names:
-        return False
-    name = walk.draw.choice(names)
-    return (
-        _made(walk, "cd", {"folder": verbatim_value("folder", name)}, "needed_step")
-        and _made(walk, "rm", {"file_name": verbatim_value("entry_name", files[name][0])}, "asked")
-        and _go_up(walk)
-        and _made(walk, "rmdir", {"dir_name": verbatim_value("folder", name)}, "asked")
-    )
-
-
-def _go_up(walk: Walk) -> bool:
-    return _made(
-        walk, "cd", {"folder": inferred_value("folder", "..", "parent_folder")}, "needed_step"
-    )
 
 
 def _made(walk: Walk, function: str, arguments: dict[str, Value], purpose: Purpose) -> bool:
@@ -137,17 +113,7 @@ def _anchors(draw: random.Random, owners: Sequence[str], sizes: list[int]) -> di
                 turn = draw.choice([t for t in turns if sizes[t] >= room] or turns)
                 anchors[turn] = function
                 sizes[turn] = max(sizes[turn], room)
-    return _in_order(anchors, sizes)
-
-
-def _in_order(anchors: dict[int, str], sizes: list[int]) -> dict[int, str]:
-    """Return the anchors such that a car is filled before it is started, with the room for it."""
-    turn_of = {function: turn for turn, function in anchors.items()}
-    fill, start = turn_of.get("fillFuelTank"), turn_of.get("startEngine")
-    if fill is None or start is None or fill < start:
-        return anchors
-    sizes[fill], sizes[start] = sizes[start], sizes[fill]
-    return {**anchors, start: "fillFuelTank", fill: "startEngine"}
+    return anchors
 
 
 def _walk_turn(walk: Walk, owner: str, size: int, anchor: str | None) -> None:
@@ -158,16 +124,8 @@ def _walk_turn(walk: Walk, owner: str, size: int, anchor: str | None) -> None:
         if len(here) >= size:
             return
         anchor = None
-    if owner == "GorillaFileSystem" and size > 1:
-        if (
-            size >= CLEAR_FOLDER_CALLS
-            and walk.draw.random() < 0.6
-            and remove_folder_with_its_file(walk)
-        ):
-            if len(here) >= size:
-                return
-        elif walk.draw.random() < 0.75:
-            change_directory_unasked(walk)
+    if owner == "GorillaFileSystem" and size > 1 and walk.draw.random() < 0.75:
+        change_directory_unasked(walk)
     for _ in range(_REQUESTS):
         room = size - len(here)
         late = anchor and room <= ANCHOR_ROOM.get(anchor, 1)

@@ -10,10 +10,8 @@ from typing import Any
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.lab.forge.multi_turn import inventory
-from fctncalling.lab.forge.multi_turn.car_drafts import newest_shown_numbers
-from fctncalling.lab.forge.multi_turn.couplings import ARGUMENT_DRAFTS
 from fctncalling.lab.forge.multi_turn.dials import FOLLOW_UPS, FUNCTION_WEIGHTS, SUPPLIED, Dials
-from fctncalling.lab.forge.multi_turn.drafter import Drafter
+from fctncalling.lab.forge.multi_turn.drafter import NUMERIC_KINDS, Drafter, newest_listed
 from fctncalling.lab.forge.multi_turn.knowledge import (
     Fact,
     Knowledge,
@@ -188,12 +186,9 @@ class Walk:
 
     def draft_arguments(self, function: str) -> dict[str, Value]:
         """Return arguments for a call. Raises NoArgumentsFound where the world holds none."""
-        draft = ARGUMENT_DRAFTS.get(function)
         try:
-            if draft is not None:
-                return draft(self.drafter)
-            return self.drafter.each(PARAMETER_KINDS[CLASS_OF[function]][function])
-        except (LookupError, ValueError, StopIteration) as error:
+            return self.drafter.arguments(function, PARAMETER_KINDS[CLASS_OF[function]][function])
+        except LookupError as error:
             raise NoArgumentsFound(function) from error
 
     def _is_idle(self, function: str) -> bool:
@@ -222,10 +217,7 @@ class Walk:
             self.knowledge.said(value, turn)
             if value.kind in MADE:
                 self.knowledge.facts.append(Fact(MADE[value.kind], value.value, turn))
-        if "travel_date" in arguments:
-            names = ("travel_from", "travel_to", "travel_date", "travel_class")
-            flight = {name: arguments[name] for name in names}
-            self.knowledge.facts.append(Fact("flight", (turn, flight), turn))
+        self.knowledge.calls[turn, index] = arguments
         kinds = self.moves.kinds_in_result(function, {n: v.value for n, v in arguments.items()})
         self.knowledge.seen(parse_result(text), kinds, turn, index)
         owner = CLASS_OF[function]
@@ -257,8 +249,8 @@ class Walk:
         known = {fact.kind for fact in self.knowledge.facts}
         if kinds & MADE_BY_CALLS - known:
             fit *= 0.03
-        if "numbers" in PARAMETER_KINDS[CLASS_OF[function]][function] and not newest_shown_numbers(
-            self.knowledge
+        if "numbers" in PARAMETER_KINDS[CLASS_OF[function]][function] and not newest_listed(
+            self.knowledge, NUMERIC_KINDS
         ):
             fit *= 0.1
         return fit
