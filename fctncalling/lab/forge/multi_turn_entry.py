@@ -13,8 +13,8 @@ from fctncalling.data.function_docs import FunctionDocs
 from fctncalling.lab.forge.forged_entry import ForgedEntry
 from fctncalling.lab.forge.measures import occurs
 from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, Dials, multi_turn_plan
-from fctncalling.lab.forge.multi_turn.criticality import Criticality, count_undetected_wrong_calls
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
+from fctncalling.lab.forge.multi_turn.proof import Criticality, count_undetected_wrong_calls
 from fctncalling.lab.forge.plan import Plan, task_entry
 from fctncalling.lab.forge.words import CannotSay, user_texts
 

@@ -10,7 +10,20 @@ from typing import Any
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.lab.forge.multi_turn import inventory
-from fctncalling.lab.forge.multi_turn.dials import FOLLOW_UPS, FUNCTION_WEIGHTS, SUPPLIED, Dials
+from fctncalling.lab.forge.multi_turn.dials import (
+    ALIKE,
+    FOLLOW_UPS,
+    FUNCTION_WEIGHTS,
+    LOGINS,
+    NEVER_UNASKED,
+    NEW_KINDS,
+    OPPOSITES,
+    ROOMY,
+    SETTINGS,
+    SUPPLIED,
+    TOLD_MEASURES,
+    Dials,
+)  # fmt: skip
 from fctncalling.lab.forge.multi_turn.drafter import NUMERIC_KINDS, Drafter, newest_listed
 from fctncalling.lab.forge.multi_turn.knowledge import (
     Fact,
@@ -26,45 +39,10 @@ from fctncalling.lab.forge.multi_turn.moves import (
 )
 from fctncalling.lab.forge.plan import PlannedCall, Purpose, Value, copy_argument, parse_result
 
-LOGINS = {
-    "authenticate_twitter": ("TwitterAPI", "authenticated"),
-    "ticket_login": ("TicketAPI", "current_user"),
-    "message_login": ("MessageAPI", "current_user"),
-    "trading_login": ("TradingBot", "authenticated"),
-}
-"""Login -> its class, and the attribute that tells whether somebody is logged in."""
-ROOMY = {"startEngine": (3, 12.0), "estimate_distance": (3, 9.0), "fillFuelTank": (2, 1.5),
-          "place_order": (2, 2.0)}  # fmt: skip
-"""Function -> calls it takes with its steps, how much it is preferred where there is room."""
-TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | {
-    "gallon", "kilometers", "exchanged", "pressure", "place"
-}  # fmt: skip
+TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | TOLD_MEASURES
 """Kinds of which the same value tells that two calls have to do with each other."""
-ALIKE = {"destination": "folder", "entry_name": "file_name"}
-"""Kind -> what else its values may stand for."""
-OPPOSITES = {
-    "remove_stock_from_watchlist": "add_to_watchlist",
-    "add_to_watchlist": "remove_stock_from_watchlist",
-    "unfollow_user": "follow_user",
-    "rmdir": "mkdir",
-    "releaseBrakePedal": "pressBrakePedal",
-}
-"""Function -> the one that it undoes."""
-SETTINGS = frozenset({"set_budget_limit", "set_navigation", "fillFuelTank", "adjustClimateControl"})
-"""Functions that set something which few people change twice."""
-MADE_BY_CALLS = {"order_id", "booking_id", "tweet_id", "ticket_id"}
+_MADE_BY_CALLS = {"order_id", "booking_id", "tweet_id", "ticket_id"}
 """Kinds that there are none of until a call makes them."""
-NEVER_UNASKED = {"close_ticket", "mkdir"}
-"""Functions that would help, but nobody wants them unasked."""
-MADE = {
-    "new_file": "file_name",
-    "destination": "file_name",
-    "new_folder": "folder",
-    "new_contact": "contact",
-}
-"""Kind of something new -> what it is from then on."""
-
-
 _TRIES = 4
 
 
@@ -193,10 +171,8 @@ class Walk:
 
     def _is_idle(self, function: str) -> bool:
         """Whether a login is asked for by somebody who is logged in."""
-        if function not in LOGINS:
-            return False
-        owner, attribute = LOGINS[function]
-        return bool(self.session.live_state()[owner][attribute])
+        state = self.session.live_state()
+        return function in LOGINS and any(inventory.values_at(LOGINS[function], state))
 
     def _has_just_moved(self) -> bool:
         """Whether the turn's last call changed the directory: nobody then asks where they are."""
@@ -215,8 +191,8 @@ class Walk:
         self._seen.add((function, text))
         for value in arguments.values():
             self.knowledge.said(value, turn)
-            if value.kind in MADE:
-                self.knowledge.facts.append(Fact(MADE[value.kind], value.value, turn))
+            if value.kind in NEW_KINDS:
+                self.knowledge.facts.append(Fact(NEW_KINDS[value.kind], value.value, turn))
         self.knowledge.calls[turn, index] = arguments
         kinds = self.moves.kinds_in_result(function, {n: v.value for n, v in arguments.items()})
         self.knowledge.seen(parse_result(text), kinds, turn, index)
@@ -247,7 +223,7 @@ class Walk:
             fit *= 0.15
         kinds = set(PARAMETER_KINDS[CLASS_OF[function]][function].values())
         known = {fact.kind for fact in self.knowledge.facts}
-        if kinds & MADE_BY_CALLS - known:
+        if kinds & _MADE_BY_CALLS - known:
             fit *= 0.03
         if "numbers" in PARAMETER_KINDS[CLASS_OF[function]][function] and not newest_listed(
             self.knowledge, NUMERIC_KINDS

@@ -14,16 +14,14 @@ from fctncalling.lab.forge.words.grammar import (
     KindWords,
     ResultWords,
     Sequence,
-    kind_words,
-    result_words,
-)
-from fctncalling.lab.forge.words.literals import (
     date_text,
+    kind_words,
     list_text,
     mark_literal,
     money_text,
     number_text,
     quote_text,
+    result_words,
 )
 from fctncalling.lab.forge.words.turn_check import PlanFacts, place_in_result, result_key
 from fctncalling.lab.own_api.english import ORDINALS, read_day
@@ -398,6 +396,9 @@ class NounPhrases:
         return self._literal(said, words)
 
     def _literal(self, said: Any, words: KindWords) -> str:
+        if isinstance(said, dict):  # of a ticket
+            parts = [f"the {name} is {self._field(item)}" for name, item in said.items()]
+            return list_text(parts, self.draw)
         if words.money and isinstance(said, int | float):
             return mark_literal(money_text(said, self.draw))
         if words.date and isinstance(said, str) and (day := read_day(said)) is not None:
@@ -405,6 +406,9 @@ class NounPhrases:
             return mark_literal(said if iso else date_text(day, self.draw))
         text = number_text(said) if isinstance(said, int | float) else str(said)
         return quote_text(text, self.mark) if words.quoted else mark_literal(text)
+
+    def _field(self, item: Any) -> str:
+        return quote_text(item, self.mark) if isinstance(item, str) else mark_literal(str(item))
 
     def _vague(self, value: Value) -> str | None:
         ways = kind_words(self.facts.kind_of(value)).vague
