@@ -48,6 +48,9 @@ def values_at(
     for key in keys:
         if key.isdigit():
             found = found[int(key) : int(key) + 1]
+        elif key.startswith("said_"):
+            _, _, words = other_words(key.removeprefix("said_")) or ("", "", {})
+            found = [words[value] for value in found if value in words]
         elif key in "*^":
             found = [each for below in found for each in _entries(below, key)]
         else:
