@@ -254,7 +254,7 @@ class Drafter:
         kind, name = text.split()
         known = {fact.value: fact for fact in self.knowledge.facts if fact.kind == kind}
         listed = inventory.rows(name)
-        likings = [_LIKING_FOR_KNOWN ** sum(each in known for each in row) for row in listed]
+        likings = [_LIKING_FOR_KNOWN ** ((a in known) + (b in known)) for a, b in listed]
         return [
             self._from_fact(known[each]) if each in known else self.spoken(kind, each)
             for each in self.draw.choices(listed, likings)[0]

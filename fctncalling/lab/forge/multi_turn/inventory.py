@@ -71,6 +71,7 @@ def _below(item: Any, key: str) -> Any:
     return item[key] if isinstance(item, Mapping) else getattr(item, key)
 
 
+@cache
 def rows(name: str) -> list[list[Any]]:
     """Return pairs of values that belong together: of BFCL's tables, or of `couplings.toml`."""
     if name == "city_distances":

@@ -24,18 +24,16 @@ from fctncalling.lab.forge.multi_turn.moves import (
     result_shape,
 )
 from fctncalling.lab.forge.plan import (
+    Place,
     Plan,
     PlannedCall,
     PlannedTurn,
     Value,
-    parse_result,
-    plain_call,
-)
-from fctncalling.lab.forge.replay import (
-    Place,
     call_places,
     changed_replay,
     open_session,
+    parse_result,
+    plain_call,
     replay,
 )
 

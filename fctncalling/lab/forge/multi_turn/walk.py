@@ -38,16 +38,13 @@ from fctncalling.lab.forge.multi_turn.moves import (
     function_moves,
 )
 from fctncalling.lab.forge.plan import PlannedCall, Purpose, Value, copy_argument, parse_result
+from fctncalling.lab.forge.words.turn_check import OF_CURRENT_FOLDER
 
 TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | TOLD_MEASURES
 """Kinds of which the same value tells that two calls have to do with each other."""
 _MADE_BY_CALLS = {"order_id", "booking_id", "tweet_id", "ticket_id"}
 """Kinds that there are none of until a call makes them."""
 _TRIES = 4
-
-
-class NoArgumentsFound(Exception):
-    """A function for which the world holds no arguments."""
 
 
 class DeadEnd(Exception):
@@ -91,7 +88,7 @@ class Walk:
         return False
 
     def _attempt(self, function: str, purpose: Purpose, room: int) -> bool:
-        if self._is_idle(function) or (function == "pwd" and self._has_just_moved()):
+        if self._is_idle(function) or (function in OF_CURRENT_FOLDER and self._has_just_moved()):
             return False
         try:
             room -= self._supply(function, room) if purpose == "asked" else 0
@@ -99,7 +96,7 @@ class Walk:
             text = self.execute(function, arguments)
             if is_failed_result(text) and room > 1:
                 arguments, text = self._cured(function, text, room, arguments)
-        except NoArgumentsFound:
+        except LookupError:
             return False
         if is_failed_result(text) or (function, text) in self._seen:
             return False
@@ -163,11 +160,8 @@ class Walk:
         return len(self.turns[-1]) - before
 
     def draft_arguments(self, function: str) -> dict[str, Value]:
-        """Return arguments for a call. Raises NoArgumentsFound where the world holds none."""
-        try:
-            return self.drafter.arguments(function, PARAMETER_KINDS[CLASS_OF[function]][function])
-        except LookupError as error:
-            raise NoArgumentsFound(function) from error
+        """Return arguments for a call. Raises LookupError where the world holds none."""
+        return self.drafter.arguments(function, PARAMETER_KINDS[CLASS_OF[function]][function])
 
     def _is_idle(self, function: str) -> bool:
         """Whether a login is asked for by somebody who is logged in."""
@@ -175,7 +169,10 @@ class Walk:
         return function in LOGINS and any(inventory.values_at(LOGINS[function], state))
 
     def _has_just_moved(self) -> bool:
-        """Whether the turn's last call changed the directory: nobody then asks where they are."""
+        """Whether the turn's last call changed the directory.
+
+        Nobody then asks where they are, nor what is there without saying where.
+        """
         return bool(self.turns[-1]) and self.turns[-1][-1].function == "cd"
 
     def execute(self, function: str, arguments: Mapping[str, Value]) -> str:

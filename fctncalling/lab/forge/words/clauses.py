@@ -202,8 +202,8 @@ SETTING = tuple(
 
 
 def lexical(phrase: Phrase, draw: Random) -> str:
-    """Return one wording of a phrase of the lexicon; of the task's setting its mark, "<event>"."""
-    if phrase.name in SETTING:
+    """Return one wording of a phrase of the lexicon; of what others fill in its mark, "<event>"."""
+    if phrase.name in SETTING or phrase.name in ("aim", "noun", "value"):
         return f"<{phrase.name}>"
     return pattern_text(draw.choice(patterns("lexicon")[phrase.name]), draw)
 

@@ -8,7 +8,6 @@
 - `know`: an indirect question ("which files there are"),
 - `ask`: a direct question without its mark ("which files are there"),
 - `say`: a statement that implies the request ("I lost track of the files and need a list"),
-- `lead`: an adverbial before another request ("in the reports folder"),
 
 and `aim`, what the user is after beyond the tools ("get my bearings").
 
@@ -39,7 +38,7 @@ from fctncalling.lab.own_api.english import correct_articles, date_forms, enumer
 
 OPEN, CLOSE = "\ue000", "\ue001"
 """Marks around every value until a turn is finished: what polishes a sentence leaves it alone."""
-SENTENCE_MOODS = ("do", "want", "wish", "know", "ask", "say", "lead", "aim")
+SENTENCE_MOODS = ("do", "want", "wish", "know", "ask", "say", "aim")
 
 
 @dataclass(frozen=True)

@@ -178,10 +178,6 @@ _TITLED = re.compile(
     r"(message|note|text|words|title|titled|headed|explanation|resolution|comment|tweet"
     r"|description|saying|called) $"
 )
-_STATE_PATHS = {
-    "watch_list": ("the stocks on my watchlist", "everything on my watchlist"),
-    "doorStatus": ("every door concerned", "all doors concerned"),
-}
 
 
 class NounPhrases:
@@ -307,10 +303,8 @@ class NounPhrases:
         )
 
     def _state_ways(self, value: Value) -> tuple[str, ...]:
-        for key in value.path:
-            if key in _STATE_PATHS:
-                return _STATE_PATHS[str(key)]
-        return kind_words(self.facts.kind_of(value)).state
+        named = (str(key) for key in (*value.path, self.facts.kind_of(value)))
+        return next((ways for name in named if (ways := kind_words(name).state)), ())
 
     def _result_words(self, value: Value, call: PlannedCall) -> ResultWords:
         return result_words().get(result_key(call.function, value.path), _NO_WORDS)

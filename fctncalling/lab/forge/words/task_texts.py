@@ -7,11 +7,9 @@ from itertools import islice
 from random import Random
 
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
-from fctncalling.lab.forge.words.clauses import fill_frame, lexical, value_phrase
+from fctncalling.lab.forge.words.clauses import fill_frame, pattern_text, value_phrase
 from fctncalling.lab.forge.words.grammar import (
     Frame,
-    Phrase,
-    expand_choices,
     kind_words,
     patterns,
     sentence,
@@ -24,25 +22,17 @@ from fctncalling.lab.forge.words.turn_wording import Persona, TurnWording
 
 def supplement(value: Value, call: PlannedCall, nouns: NounPhrases) -> str | None:
     """Return a sentence that says the value and what it is."""
-    parts = list(expand_choices(nouns.draw.choice(patterns("sentences")["missing"]), nouns.draw))
-    named = any(isinstance(part, Phrase) and part.name == "noun" for part in parts)
+    pattern = pattern_text(nouns.draw.choice(patterns("sentences")["missing"]), nouns.draw)
     in_dollars = "base_currency" not in call.arguments and value.kind in ("amount", "price")
-    said = value_phrase(value, nouns, with_unit=in_dollars or not (named or value.kind == "amount"))
+    with_unit = in_dollars or ("<noun>" not in pattern and value.kind != "amount")
+    said = value_phrase(value, nouns, with_unit=with_unit)
     if said is None:
         return None
-    if value.kind in ("travel_class", "insurance_type") and parts[0] == Phrase("value"):
+    if value.kind in ("travel_class", "insurance_type") and pattern.startswith("<value>"):
         said = said[:1] + said[1:2].upper() + said[2:]  # behind the mark of a value
     words = kind_words(nouns.facts.kind_of(value))
     noun = words.plural if isinstance(value.value, list) and len(value.value) > 1 else words.noun
-    texts = {"noun": noun, "value": said}
-    return sentence(
-        "".join(
-            (texts.get(part.name) or lexical(part, nouns.draw))
-            if isinstance(part, Phrase)
-            else str(part)
-            for part in parts
-        )
-    )
+    return sentence(pattern.replace("<noun>", noun).replace("<value>", said))
 
 
 CANDIDATES = 3

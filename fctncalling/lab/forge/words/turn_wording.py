@@ -15,16 +15,12 @@ from fctncalling.lab.forge.words.clauses import (
     Clause,
     aim_clause,
     clause,
-    lexical,
     pattern_text,
     token_sentence,
 )
 from fctncalling.lab.forge.words.grammar import (
     Frame,
-    Phrase,
-    Sequence,
     carriers,
-    expand_choices,
     gerund_phrase,
     patterns,
     sentence,
@@ -165,22 +161,10 @@ def with_aim(name: str, aim: str, request: str, draw: Random) -> str | None:
     None where no pattern was found that does not say a word of the aim or of the request again.
     """
     for _ in range(4):
-        pattern = "".join(_aims(draw.choice(patterns("sentences")[name]), draw))
-        if not repeats_words(pattern.replace(_AIM, ""), f"{aim} {request}"):
-            return pattern.replace(_AIM, aim)
+        pattern = draw_pattern(name, draw)
+        if not repeats_words(pattern.replace("<aim>", ""), f"{aim} {request}"):
+            return pattern.replace("<aim>", aim)
     return None
-
-
-_AIM = "<aim>"
-
-
-def _aims(parts: Sequence, draw: Random) -> list[str]:
-    return [
-        (_AIM if part.name == "aim" else lexical(part, draw))
-        if isinstance(part, Phrase)
-        else str(part)
-        for part in expand_choices(parts, draw)
-    ]
 
 
 def add_connective(text: str, link: str) -> str:
@@ -262,10 +246,7 @@ class TurnWording:
 
     def _request(self, group: list[PlannedCall], *, first: bool) -> AskingSentence | None:
         """Return the sentence for the calls of a group."""
-        lead = self._lead(group[0])
         forms = self.persona.forms(self.draw) if len(group) == 1 else ["do"]
-        if lead is not None:
-            forms = [form for form in forms if form in ("do", "want", "ask")]
         clauses: list[Clause] = []
         for call in group:
             made = clause(call, forms, self.nouns, self.used | self.frames)
@@ -274,32 +255,21 @@ class TurnWording:
             clauses.append(made)
             self.frames.add(made.frame)
             self._note(call)
-        text, is_plain = self._moody(clauses, first=first, plain=lead is not None or not first)
+        text, is_plain = self._moody(clauses, first=first)
         rest = tuple(f"{each}." for made in clauses for each in made.sentences)
-        return AskingSentence(
-            f"{lead}, {text}" if lead else text, clauses[0].form, group, rest, is_plain
-        )
+        return AskingSentence(text, clauses[0].form, group, rest, is_plain)
 
-    def _lead(self, call: PlannedCall) -> str | None:
-        """Return where the call takes place, said for the steps before it that name a place."""
-        for step in _steps_before(self.turn, self.nouns.turn, call):
-            made = clause(step, ("lead",), self.nouns, self.used | self.frames)
-            if made is not None:
-                self.frames.add(made.frame)
-                return made.text
-        return None
-
-    def _moody(self, clauses: list[Clause], *, first: bool, plain: bool) -> tuple[str, bool]:
+    def _moody(self, clauses: list[Clause], *, first: bool) -> tuple[str, bool]:
         """Return clauses in a pattern, and whether words may stand before that.
 
-        Greetings come only in the first words of a task. A `plain` pattern has nothing before its
-        verb that a connective would clash with ("quick one: ...").
+        Greetings come only in the first words of a task. Of a later sentence nothing stands before
+        the verb that a connective would clash with ("quick one: ...").
         """
         text, form = joined(clauses, self.draw), clauses[0].form
         may_greet, avoid = first and self.nouns.turn == 0, self.avoid | self.patterns
         for _ in range(12):
             pattern = self.persona.pattern(form, self.draw)
-            clashes = (plain and not is_plain_mood(pattern)) or pattern in avoid
+            clashes = (not first and not is_plain_mood(pattern)) or pattern in avoid
             if clashes or (not may_greet and _GREETING.match(pattern)):
                 continue
             if repeats_words(pattern, text) or (len(clauses) > 1 and "@ing" in pattern):
@@ -397,31 +367,12 @@ class TurnWording:
 
 
 def calls_to_say(turn: PlannedTurn, number: int) -> list[PlannedCall]:
-    """Return the asked calls, and the needed steps whose values no other request says.
-
-    A step that only tells where ("cd") becomes an adverbial of the call behind it instead.
-    """
-    said = []
-    for index, call in enumerate(turn.requested):
-        later = [each for each in turn.requested[index + 1 :] if each.purpose == "asked"]
-        if call.purpose == "asked" or (
-            _has_words(turn, number, index) and not (call.function == "cd" and later)
-        ):
-            said.append(call)
-    return said
-
-
-def _steps_before(turn: PlannedTurn, number: int, call: PlannedCall) -> list[PlannedCall]:
-    """Return the unsaid steps of place between the asked call before this one and this one."""
-    steps: list[PlannedCall] = []
-    for index, each in enumerate(turn.requested):
-        if each is call:
-            return steps
-        if each.purpose == "asked":
-            steps = []
-        elif each.function == "cd" and _has_words(turn, number, index):
-            steps.append(each)
-    return steps
+    """Return the asked calls, and the needed steps whose values no other request says."""
+    return [
+        call
+        for index, call in enumerate(turn.requested)
+        if call.purpose == "asked" or _has_words(turn, number, index)
+    ]
 
 
 def _has_words(turn: PlannedTurn, number: int, index: int) -> bool:
