@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from fctncalling.envs.handlers.execution import ToolSession
@@ -102,30 +103,24 @@ class Walk:
             return False
         if is_empty_result(text) and (function != "diff" or self.draw.random() < 0.6):
             return False  # that two files are the same may be an answer
-        if self.moves.changes_state(function) and self._made_before(function, arguments):
-            return False
-        if self._is_undone(function, arguments):
+        if self._repeats(function, arguments):
             return False
         self.add(function, arguments, purpose, text)
         return True
 
-    def _is_undone(self, function: str, arguments: Mapping[str, Value]) -> bool:
-        """Whether a call undoes another of the same turn: then nobody would ask for either."""
+    def _repeats(self, function: str, arguments: Mapping[str, Value]) -> bool:
+        """Whether a call was made before, or undoes one of its turn: nobody asks for either."""
         given = [value.value for value in arguments.values()]
-        return any(
-            call.function == OPPOSITES.get(function)
-            and [value.value for value in call.arguments.values()] == given
-            for call in self.turns[-1]
-        )
 
-    def _made_before(self, function: str, arguments: Mapping[str, Value]) -> bool:
-        """Whether the same call was made before: nobody books the same flight twice."""
-        given = [value.value for value in arguments.values()]
-        return any(
-            call.function == function and [v.value for v in call.arguments.values()] == given
-            for turn in self.turns
-            for call in turn
-            if call.arguments
+        def same(name: str | None, calls: Iterable[PlannedCall]) -> bool:
+            return any(
+                call.function == name and [v.value for v in call.arguments.values()] == given
+                for call in calls
+            )
+
+        changes = arguments and self.moves.changes_state(function)
+        return same(OPPOSITES.get(function), self.turns[-1]) or bool(
+            changes and same(function, chain.from_iterable(self.turns))
         )
 
     def _cured(

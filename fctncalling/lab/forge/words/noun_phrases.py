@@ -108,16 +108,10 @@ class Discourse:
         which = noun if len(there) == 1 else f"{ORDINALS[min(place, 8)]} {noun}"
         if origin == turn:
             return [f"the {which} I just named", f"the {which} in this message"]
-        ways = [
-            f"the {which} from my {ORDINALS[min(origin, 8)]} {message}"
-            for message in ("message", "request")
-        ]
-        if origin == turn - 1:
-            ways += [f"the {which} from my last message", f"the {which} from my previous request"]
-        elif origin == 0:
-            ways += [f"the {which} from the beginning", f"the {which} I started with"]
+        message = "last" if origin == turn - 1 else ORDINALS[min(origin, 8)]
+        ways = [f"the {which} from my {message} {noun}" for noun in ("message", "request")]
         if len(there) == 1 and alone:
-            ways += [f"the {noun} from before", f"the {noun} from earlier"]
+            ways += [f"the {which} from before", f"the {which} from earlier"]
         return ways
 
 
