@@ -61,7 +61,7 @@ CRITICAL_DIALS = Dials(
 """More calls a turn that hang together: 6 to 16 actions, of which a wrong one is seen late."""
 
 
-_WEIGHTS: dict[str, dict[str, Any]] = json.loads(
+_WEIGHTS: dict[str, Any] = json.loads(
     Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
 )
 CLASS_WEIGHTS: dict[tuple[str, ...], float] = {

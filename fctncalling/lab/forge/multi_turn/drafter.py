@@ -238,7 +238,7 @@ class Drafter:
     def _listed(self, kind: str, made: Arguments) -> Value:
         facts = newest_listed(self.knowledge, NUMERIC_KINDS if kind == "number" else (kind,))
         first = facts[0]
-        path = ("*",) if kind == "number" else first.path[:-1]
+        path: tuple[str | int, ...] = ("*",) if kind == "number" else first.path[:-1]
         return Value(
             kind, [f.value for f in facts], "result", source=Source(first.turn, first.call, path)
         )

@@ -17,7 +17,9 @@ _TABLE = read_toml("inventory")
 REFERENCE_KINDS = frozenset(kind for kind, entry in _TABLE.items() if "exists" in entry)
 """Kinds of which only what exists makes sense: names and numbers of things."""
 LOOK_UPS: dict[str, tuple[str, str]] = {
-    kind: tuple(entry["look_up"].split()) for kind, entry in _TABLE.items() if "look_up" in entry
+    kind: (entry["look_up"][0], entry["look_up"][1])
+    for kind, entry in _TABLE.items()
+    if "look_up" in entry
 }
 """Kind -> the function that shows what there is of it, and the attribute of `initial_config`."""
 

@@ -6,7 +6,7 @@ import random
 import re
 import string
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from fctncalling.lab.own_api.english import lower_first
 
 _FOLDER = Path(__file__).parent
 _SLOT = re.compile(r"<([^<>]+)>")
-_CASES = {
+_CASES: Mapping[str, Callable[[str], str]] = {
     "lower": str.lower,
     "small": lower_first,
     "capital": lambda text: text[:1].upper() + text[1:],
@@ -173,5 +173,5 @@ class _Filling:
                 return None
         [formula] = words
         first, sign, other = re.split("([+-])", formula)
-        step = self._tags[other] if other in self._tags else int(other)
-        return self._tags[first] + (step if sign == "+" else -step)
+        distance = self._tags[other] if other in self._tags else int(other)
+        return self._tags[first] + (distance if sign == "+" else -distance)
