@@ -19,12 +19,17 @@ from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.measures import call_dependencies, measure_fidelity
 from fctncalling.lab.forge.multi_turn import CATEGORIES, HISTORY_DIALS, multi_turn_plan, planner
-from fctncalling.lab.forge.multi_turn.criticality import undetected_wrong_calls
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
 from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
-from fctncalling.lab.forge.multi_turn.make_plans import difficulty
 from fctncalling.lab.forge.multi_turn.moves import TABLE, function_moves
-from fctncalling.lab.forge.multi_turn.proof import AMBIGUOUS, Proof, is_still_shown, prove
+from fctncalling.lab.forge.multi_turn.planner import difficulty
+from fctncalling.lab.forge.multi_turn.proof import (
+    AMBIGUOUS,
+    Proof,
+    is_still_shown,
+    prove,
+    undetected_wrong_calls,
+)
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
 from fctncalling.lab.forge.plan import (
     Plan,

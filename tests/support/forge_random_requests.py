@@ -7,9 +7,12 @@ that the words tell apart.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
+from fctncalling.lab.forge.multi_turn.dials import SWITCHES
 from fctncalling.lab.forge.multi_turn.moves import PARAMETER_KINDS
+from fctncalling.lab.forge.multi_turn.values import draw_value, read_toml
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Provenance, Source, Value
 
 DOORS = ("driver", "passenger", "rear_left", "rear_right")
@@ -30,91 +33,44 @@ OPTIONAL = {
     "adjustClimateControl": ["unit", "fanSpeed", "mode"],
 }
 TOGETHER = ("start_date", "end_date")  # given both or not at all
-FLAGS = frozenset(
-    [
-        "switch",
-        "order_type",
-        "brake_mode",
-        "headlight_mode",
-        "ignition_mode",
-        "count_mode",
-        "car_part",
-        "climate_mode",
-        "temperature_unit",
-        "grant_type",
-    ]
-)
-CHOICES: dict[str, tuple[Any, ...]] = {
-    "file_name": ("plan.txt", "minutes_of_may.md", "log7.csv", "draft-2.docx"),
-    "new_file": ("fresh.txt", "ideas.md", "tally_4.csv"),
+FLAGS = {*SWITCHES, "count_mode", "car_part", "climate_mode", "temperature_unit", "grant_type"}
+CHOICES: dict[str, Sequence[Any]] = {
+    **SWITCHES,
     "entry_name": ("plan.txt", "attic", "log7.csv"),
     "destination": ("attic", "renamed.txt"),
     "folder": ("attic", "cellar"),
-    "new_folder": ("loft", "Archive_2023", "stage2"),
     "folder_path": (".", "attic/box"),
     "text": ("Meet me at nine.", "It's done, thanks", "Roof leaks near the stairs"),
-    "title": ("Broken lamp", "Printer jam on floor 3"),
     "pattern": ("error", "total due"),
     "name_part": ("plan", "log"),
-    "keyword": ("harbor", "late fee"),
     "count_mode": ("l", "w", "c"),
     "unit": ("km", "m"),
     "symbol": ("AAPL", "ZETA", "NVDA", "TSLA"),
     "company": ("Apple", "Zeta Corp"),
     "sector": ("Technology", "Automobile"),
-    "ticket_status": ("Open", "Closed"),
     "user_id": ("USR004", "USR117"),
     "contact": ("Alice", "Catherine"),
-    "new_contact": ("Mina", "Otto"),
-    "account": ("river_news", "toolsguy"),
-    "hashtag": ("#harvest", "#rainyday"),
-    "mention": ("@anna", "@bolt"),
-    "username": ("tech_guru", "amelia"),
-    "password": ("s3cret!", "Passw0rd"),
-    "order_type": ("Buy", "Sell"),
     "airport": ("JFK", "BOS", "CDG"),
     "city": CITIES,
-    "date": ("2026-03-14", "2027-11-02"),
-    "birth_date": ("1988-07-21", "1975-01-30"),
-    "travel_class": ("economy", "business", "first"),
-    "insurance_type": ("comprehensive", "travel"),
     "currency": ("USD", "EUR"),
-    "expiry_date": ("07/2029", "12/2028"),
-    "person_name": ("Ada Marsh", "Leon Quist"),
-    "first_name": ("Ada", "Leon"),
-    "last_name": ("Marsh", "Quist"),
-    "grant_type": ("read_write", "read", "write"),
-    "passport_number": ("US123456", "US998877"),
-    "card_number": ("4444 1111 2222 3333",),
-    "brake_mode": ("engage", "release"),
-    "headlight_mode": ("on", "off", "auto"),
-    "ignition_mode": ("START", "STOP"),
-    "climate_mode": ("auto", "cool", "heat", "defrost"),
     "temperature_unit": ("celsius", "fahrenheit"),
-    "car_part": ("fuel", "battery", "doors", "climate", "headlights", "parkingBrake",
-                 "brakePedal", "engine"),
     "door": DOORS,
     "pedal_position": (1, 0.5, 0.7),
-    "place": ("12 Elm Row, Stonebrook, CO", "5 Quay Street, Oakendale, CA"),
-    "switch": (True, False),
-    "precision": (1, 2, 5, 10),
-    "priority": (1, 3, 5),
-    "line_count": (1, 3, 10, 25),
-}  # fmt: skip
-MANY = frozenset(
-    ["numbers", "mentioned_usernames", "tags", "mentions", "stocks", "door", "messages"]
-)  # parameters that take lists
+}
+MANY = {"numbers", "mentioned_usernames", "tags", "mentions", "stocks", "door", "messages"}
+"""Parameters that take lists."""
 
 
 def value_of(kind: str, draw: random.Random) -> Any:
     if kind in CHOICES:
         return draw.choice(CHOICES[kind])
+    if kind in read_toml("values"):
+        return draw_value(kind, draw)
     if kind.endswith(("_id", "zipcode", "token", "secret")) and kind not in (
         "order_id", "ticket_id", "tweet_id",
     ):  # fmt: skip
         return str(draw.randint(10_000, 999_999))
-    number = draw.choice((draw.randint(2, 4000), round(draw.uniform(1, 900), 2)))
-    return draw.randint(2, 900) if kind.endswith(("_id", "count", "speed", "number")) else number
+    return draw.randint(2, 900)
 
 
 def spoken_value(name: str, kind: str, draw: random.Random) -> Value:
@@ -122,8 +78,6 @@ def spoken_value(name: str, kind: str, draw: random.Random) -> Value:
     if name in MANY:
         value = [value_of(kind, draw) for _ in range(draw.randint(1, 4))]
         value = list(dict.fromkeys(value))
-    if kind == "ticket_updates":
-        value = draw.choice(({"priority": 4}, {"status": "Closed", "title": "Lamp fixed"}))
     if kind in FLAGS or value == ".":
         return Value(kind, value, "flag")
     if kind == "door":

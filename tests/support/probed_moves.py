@@ -18,7 +18,6 @@ from fctncalling.lab.forge.multi_turn.knowledge import (
     leaves_with_paths,
     pattern,
 )
-from fctncalling.lab.forge.multi_turn.make_world import make_world
 from fctncalling.lab.forge.multi_turn.moves import (
     PARAMETER_KINDS,
     TABLE,
@@ -26,7 +25,8 @@ from fctncalling.lab.forge.multi_turn.moves import (
     refusal_signature,
     result_shape,
 )
-from fctncalling.lab.forge.multi_turn.walk import DeadEnd, NoArgumentsFound, Walk
+from fctncalling.lab.forge.multi_turn.values import make_world
+from fctncalling.lab.forge.multi_turn.walk import DeadEnd, Walk
 from fctncalling.lab.forge.plan import parse_result
 
 WORLDS = 36
@@ -108,7 +108,7 @@ class _Probe:
         """Return what reads show now, those that show something else each time left out."""
         shown, start = {}, mark(walk)
         for name in self.names:
-            with suppress(NoArgumentsFound):
+            with suppress(LookupError):
                 if self._known.changes_state(name):
                     continue
                 arguments = walk.draft_arguments(name)
@@ -128,7 +128,7 @@ class _Probe:
         before = walk.session.public_state()
         try:
             text = walk.execute(name, walk.draft_arguments(name))
-        except NoArgumentsFound:
+        except LookupError:
             return None
         if not is_failed_result(text):
             if walk.session.public_state() != before:

@@ -13,13 +13,12 @@ from fctncalling.data.function_docs import FunctionDocs
 from fctncalling.lab.forge.forged_entry import ForgedEntry
 from fctncalling.lab.forge.measures import occurs
 from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, Dials, multi_turn_plan
-from fctncalling.lab.forge.multi_turn.criticality import Criticality, count_undetected_wrong_calls
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
+from fctncalling.lab.forge.multi_turn.proof import Criticality, count_undetected_wrong_calls
 from fctncalling.lab.forge.plan import Plan, task_entry
 from fctncalling.lab.forge.words import CannotSay, user_texts
 
 AMBIGUOUS = "is ambiguous: other calls lead to the same end"
-VARIATIONS = 2  # wordings tried for a plan
 PLANS = 50  # plans tried for a task
 
 
@@ -46,16 +45,17 @@ def multi_turn_entry(
         measured = count_undetected_wrong_calls(plan) if dials == CRITICAL_DIALS else None
         if measured is not None and not measured.enough:
             continue
-        texts = _worded(plan)
-        if dials == HISTORY_DIALS and texts is not None and not _needs_history(plan, texts):
+        try:
+            texts = user_texts(plan)
+        except CannotSay:
             continue
-        if texts is not None:
-            entry = task_entry(plan, texts, f"{category}_{index}")
-            if plan.excluded_functions:
-                entry["function"] = _offered(plan)
-            thrown = {AMBIGUOUS: ambiguous} if ambiguous else {}
-            provenance = _provenance(plan, number, measured)
-            return ForgedEntry(entry, plan.difficulty, provenance, thrown)
+        if dials == HISTORY_DIALS and not _needs_history(plan, texts):
+            continue
+        entry = task_entry(plan, texts, f"{category}_{index}")
+        if plan.excluded_functions:
+            entry["function"] = _offered(plan)
+        thrown = {AMBIGUOUS: ambiguous} if ambiguous else {}
+        return ForgedEntry(entry, plan.difficulty, _provenance(plan, number, measured), thrown)
     raise CannotSay(f"{category}: none of {PLANS} plans of number {index} could be worded")
 
 
@@ -91,15 +91,6 @@ def _needs_history(plan: Plan, texts: Sequence[str]) -> bool:
         for call in turn.calls
         for value in call.arguments.values()
     )
-
-
-def _worded(plan: Plan) -> list[str] | None:
-    for variation in range(VARIATIONS):
-        try:
-            return user_texts(plan, variation)
-        except CannotSay:
-            continue
-    return None
 
 
 def _offered(plan: Plan) -> list[str]:

@@ -61,7 +61,7 @@ CRITICAL_DIALS = Dials(
 """More calls a turn that hang together: 6 to 16 actions, of which a wrong one is seen late."""
 
 
-_WEIGHTS: dict[str, dict[str, Any]] = json.loads(
+_WEIGHTS: dict[str, Any] = json.loads(
     Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
 )
 CLASS_WEIGHTS: dict[tuple[str, ...], float] = {
@@ -79,14 +79,34 @@ def class_combination_weights(apis: Sequence[str]) -> dict[tuple[str, ...], floa
 
 ANCHORS: dict[str, list[tuple[str, int, float]]] = _WEIGHTS["anchors"]
 """Class -> what most of its tasks are about: function, calls it takes, chance."""
-
 ANCHOR_ROOM = {name: room for each in ANCHORS.values() for name, room, _ in each}
-
 FOLLOW_UPS: dict[str, dict[str, float]] = _WEIGHTS["follow_ups"]
 """Function -> what is often asked for next, and how much it is preferred."""
-
 SUPPLIED: dict[str, tuple[str, str, int, float]] = _WEIGHTS["supplied"]
 """Function -> what may be looked up for it, where, how often, at least with this chance."""
-
 FUNCTION_WEIGHTS: dict[str, float] = _WEIGHTS["functions"]
 """Function -> weight among its class's; 1 where not listed."""
+LOGINS: dict[str, str] = _WEIGHTS["logins"]
+"""Login -> the attribute that tells whether somebody is logged in."""
+ROOMY: dict[str, tuple[int, float]] = _WEIGHTS["roomy"]
+"""Function -> calls it takes with its steps, how much it is preferred where there is room."""
+OPPOSITES: dict[str, str] = _WEIGHTS["opposites"]
+"""Function -> the one that it undoes."""
+SETTINGS = frozenset(_WEIGHTS["settings"])
+"""Functions that set something which few people change twice."""
+NEVER_UNASKED = frozenset(_WEIGHTS["never_unasked"])
+"""Functions that would help, but nobody wants them unasked."""
+NEW_KINDS: dict[str, str] = _WEIGHTS["new_kinds"]
+"""Kind of something new -> what it is from then on."""
+ALIKE: dict[str, str] = _WEIGHTS["alike"]
+"""Kind -> what else its values may stand for."""
+TOLD_MEASURES = frozenset(_WEIGHTS["told_measures"])
+"""Measures of which the same value tells that two calls have to do with each other."""
+BLANK_KINDS = frozenset(_WEIGHTS["left_out"].split())
+"""Kinds of which nobody could guess the value that a request leaves out."""
+SWITCHES: dict[str, list[Any]] = _WEIGHTS["switches"]
+"""Kinds that a verb decides: any of their values could be meant."""
+INTERCHANGEABLE = {
+    kind: group for group, kinds in _WEIGHTS["interchangeable"].items() for kind in kinds.split()
+}
+"""Kind -> the group of kinds of which one may stand where the other does."""

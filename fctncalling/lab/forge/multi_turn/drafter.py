@@ -1,79 +1,33 @@
-"""Arguments of a call, drafted: each value with where it comes from.
+"""Arguments of a call, drafted by `couplings.toml`: each value with where it comes from.
 
 A draft need not succeed: the walk executes it and drafts another where the tools refuse.
 """
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import date
+from functools import cache
 from typing import Any
 
-from fctncalling.lab.forge.multi_turn import inventory, make_world
+from fctncalling.lab.forge.multi_turn import inventory
 from fctncalling.lab.forge.multi_turn.dials import Dials
 from fctncalling.lab.forge.multi_turn.knowledge import Fact, Knowledge, source_of
+from fctncalling.lab.forge.multi_turn.values import draw_value, read_toml
 from fctncalling.lab.forge.plan import Source, Value
 from fctncalling.lab.own_api.english import date_forms
 
 NUMERIC_KINDS = tuple(
     "number count price pressure gallons liters kilometers miles amount temperature".split()
 )
-_FRESH: dict[str, Callable[[random.Random], Any]] = {
-    "new_folder": lambda draw: draw.choice(inventory.FOLDERS),
-    "new_file": inventory.draw_file_name,
-    "text": inventory.draw_sentence,
-    "title": inventory.draw_title,
-    "keyword": lambda draw: draw.choice(inventory.TOPICS),
-    "new_contact": lambda draw: draw.choice(inventory.FIRST_NAMES),
-    "account": inventory.draw_account,
-    "username": inventory.draw_account,
-    "password": inventory.draw_password,
-    "priority": lambda draw: draw.randint(1, 5),
-    "amount": lambda draw: float(draw.randint(4, 240) * 25),
-    "price": lambda draw: float(draw.randint(10, 400)),
-    "share_count": lambda draw: draw.choice((5, 10, 15, 20, 25, 30, 40, 50, 60, 75, 100)),
-    "percent": lambda draw: draw.choice((0.5, 1.0, 1.5, 2.0, 2.5, 3.0)),
-    "date": make_world.draw_date,
-    "client_id": lambda draw: f"client_{draw.randint(100, 9999)}",
-    "client_secret": lambda draw: f"secret_{inventory.draw_code(draw, 6)}",
-    "refresh_token": lambda draw: f"refresh_{inventory.draw_code(draw, 6)}",
-    "card_number": lambda draw: str(draw.randint(4 * 10**15, 5 * 10**15)),
-    "expiry_date": lambda draw: f"{draw.randint(1, 12):02d}/{draw.randint(2027, 2033)}",
-    "person_name": inventory.draw_full_name,
-    "card_verification_number": lambda draw: draw.randint(100, 999),
-    "birth_date": lambda draw: (
-        f"{draw.randint(1950, 2002)}-{draw.randint(1, 12):02d}-{draw.randint(1, 28):02d}"
-    ),
-    "passport_number": lambda draw: f"US{draw.randint(10**6, 10**8 - 1)}",
-    "temperature": lambda draw: float(draw.randint(16, 28)),
-    "fan_speed": lambda draw: draw.randrange(10, 100, 5),
-    "miles": lambda draw: float(draw.randint(4, 160) * 5),
-    "gallons": lambda draw: float(draw.randint(4, 24)),
-    "liters": lambda draw: draw.randint(3, 16) * 5,
-    "place": inventory.draw_address,
-    "number": lambda draw: draw.choice((draw.randint(2, 900), round(draw.uniform(1, 500), 2))),
-    "precision": lambda draw: draw.randint(1, 5),
-    "first_name": lambda draw: draw.choice(inventory.FIRST_NAMES),
-    "last_name": lambda draw: draw.choice(inventory.LAST_NAMES),
-    "speed": lambda draw: float(draw.randrange(40, 121, 5)),
-    "meters": lambda draw: float(draw.randrange(30, 150, 10)),
-    "headlight_mode": lambda draw: "on",
-    "car_part": lambda draw: draw.choice(
-        ("fuel", "battery", "doors", "climate", "headlights", "engine")
-    ),
-}
-
-
-def _fresh_value(kind: str, draw: random.Random) -> Any:
-    if kind in inventory.POOLS:
-        return draw.choice(inventory.POOLS[kind])
-    return _FRESH[kind](draw)
-
-
 _NUMBERED = frozenset({"order_id", "booking_id", "tweet_id", "ticket_id"})
 """Kinds of which people know the number less often than the thing."""
+_LARGEST = 1e7  # nobody goes on from a number beyond
+_LIKING_FOR_KNOWN = 50.0  # of a row, for each value of it that is known
+Arguments = dict[str, Value]
 
 
 @dataclass
@@ -85,6 +39,43 @@ class Drafter:
     knowledge: Knowledge
     state: inventory.State
     turn: int = 0
+
+    def arguments(self, function: str, kinds: Mapping[str, str]) -> Arguments:
+        """Return arguments for a call; LookupError where the world has none."""
+        tables = _couplings().get(function)
+        if tables is None:
+            return {name: self.value(kind) for name, kind in kinds.items()}
+        for table in tables:
+            made: Arguments = {}
+            try:
+                for names, text in table.items():
+                    values = self._drafted(text, names, made)
+                    if values is not None:
+                        made.update(zip(names, values, strict=True))
+            except LookupError:
+                continue
+            return made
+        raise LookupError(function)
+
+    def _drafted(self, text: str, names: tuple[str, ...], made: Arguments) -> list[Value] | None:
+        """Return the values of one line of the table, by the first of its ways that can be made."""
+        for way in text.split(" | "):
+            chance, _, rest = way.partition(" ")
+            try:
+                if chance[0].isdigit():
+                    if self.draw.random() >= float(chance):
+                        continue
+                    way = rest
+                if way == "none":
+                    return None
+                if way == "again":
+                    return self._again(names)
+                head, _, rest = way.partition(" ")
+                value = getattr(self, f"_{head}")(rest, made)
+                return value if isinstance(value, list) else [value]
+            except (LookupError, ValueError):
+                continue
+        raise LookupError(text)
 
     def value(self, kind: str, exclude: Collection[Any] = ()) -> Value:
         """Return a value of a kind, by a source that the dials prefer.
@@ -98,14 +89,6 @@ class Drafter:
 
     def _drawn(self, options: list[tuple[float, Value]]) -> Value:
         return self.draw.choices([o for _, o in options], [w for w, _ in options])[0]
-
-    def each(self, kinds: Mapping[str, str]) -> dict[str, Value]:
-        """Return a value for each parameter, each by its kind alone."""
-        return {name: self.value(kind) for name, kind in kinds.items()}
-
-    def fresh(self, kind: str) -> Value:
-        """Return a value that this turn's words say for the first time."""
-        return verbatim_value(kind, _fresh_value(kind, self.draw))
 
     def known(self, kind: str) -> Value | None:
         """Return a value met before, none where nothing of the kind was."""
@@ -121,20 +104,20 @@ class Drafter:
         )
         found = []
         groups = (
-            (self.dials.said_again, self.knowledge.said_in(kind, self.turn), "said_now"),
-            (self.dials.said_before, self.knowledge.said_before(kind, self.turn), "said_before"),
-            (self.dials.result, self.knowledge.last_result(kind), "result"),
+            (self.dials.said_again, self.knowledge.said_in(kind, self.turn)),
+            (self.dials.said_before, self.knowledge.said_before(kind, self.turn)),
+            (self.dials.result, self.knowledge.last_result(kind)),
         )
-        for weight, facts, provenance in groups:
+        for weight, facts in groups:
             for fact in facts[-1:]:
                 lives = (exist is None or fact.value in exist) and fact.value != ""
                 if lives and fact.value not in exclude and weight:
-                    found.append((weight, value_from_fact(fact, provenance)))
+                    found.append((weight, self._from_fact(fact)))
         return found
 
     def _fresh_options(self, kind: str, exclude: Collection[Any]) -> list[tuple[float, Value]]:
         if kind not in inventory.REFERENCE_KINDS:
-            return [(self.dials.said_now, self.spoken(kind, _fresh_value(kind, self.draw)))]
+            return [(self.dials.said_now, self.spoken(kind, draw_value(kind, self.draw)))]
         exist = [e for e in inventory.nameable_values(kind, self.state) if e not in exclude]
         if not exist:
             return []
@@ -146,17 +129,214 @@ class Drafter:
 
     def spoken(self, kind: str, value: Any) -> Value:
         """Return a value as words say it: now and then in a form that it is inferred from."""
-        if self.draw.random() < self.dials.inferred:
-            if kind == "airport":
-                return inferred_value(
-                    kind, value, "airport_of_city", inventory.CITY_OF_AIRPORT[value], "city"
-                )
-            if kind == "date":
-                return inferred_value(kind, value, "iso_date", spoken_date(value), "spoken_date")
-            if kind == "symbol" and value in inventory.COMPANY_OF_SYMBOL:
-                company = inventory.COMPANY_OF_SYMBOL[value]
-                return inferred_value(kind, value, "symbol_of_company", company, "company")
-        return verbatim_value(kind, value)
+        other = inventory.other_words(kind)
+        if other is None or self.draw.random() >= self.dials.inferred:
+            return verbatim_value(kind, value)
+        rule, said_kind, words = other
+        said = words.get(value) if words else date_forms(date.fromisoformat(value))[0]
+        return (
+            inferred_value(kind, value, rule, said, said_kind)
+            if said
+            else verbatim_value(kind, value)
+        )
+
+    def _from_fact(self, fact: Fact) -> Value:
+        """Return a known fact as an argument."""
+        if fact.call >= 0:
+            return Value(fact.kind, fact.value, "result", source=source_of(fact))
+        if fact.turn == self.turn:
+            return fact.origin or verbatim_value(fact.kind, fact.value)
+        return Value(fact.kind, fact.value, "said_before", source=source_of(fact))
+
+    def _repeated(self, value: Value, turn: int) -> Value:
+        """Return an argument of an earlier call as one of this turn's."""
+        if turn == self.turn or value.provenance not in ("said_now", "inferred"):
+            return value
+        return replace(
+            value, provenance="said_before", said=None, said_kind="", source=Source(turn)
+        )
+
+    def _again(self, names: tuple[str, ...]) -> list[Value]:
+        for (turn, _), arguments in reversed(self.knowledge.calls.items()):
+            if set(names) <= set(arguments):
+                return [self._repeated(arguments[name], turn) for name in names]
+        raise LookupError("no such call")
+
+    # Ways: each takes the rest of its text, and the arguments made before it.
+
+    def _of(self, text: str, made: Arguments) -> Value:
+        kind, _, rest = text.partition(" ")
+        how, *paths = rest.split() or [""]
+        listed = [
+            each
+            for path in paths
+            for each in (
+                [made[path].value] if path in made else inventory.values_at(path, self.state)
+            )
+        ]
+        if how != "in":
+            return self.value(kind, listed)
+        known = self.known(kind)
+        if known is not None and known.value in listed:
+            return known
+        return self.spoken(kind, self.draw.choice(listed))
+
+    def _fresh(self, text: str, made: Arguments) -> Value:
+        kind, _, name = text.partition(" ")
+        return verbatim_value(kind, draw_value(name or kind, self.draw))
+
+    def _some(self, text: str, made: Arguments) -> Value:
+        kind, low, high, *name = text.split()
+        count = self.draw.randint(int(low), int(high))
+        if name:
+            return verbatim_value(kind, [draw_value(name[0], self.draw) for _ in range(count)])
+        return verbatim_value(
+            kind, self.draw.sample(inventory.nameable_values(kind, self.state), count)
+        )
+
+    def _marked(self, text: str, made: Arguments) -> Value:
+        kind, said_kind, mark, name = text.split()
+        said = [draw_value(name, self.draw) for _ in range(self.draw.choice((1, 1, 2)))]
+        return inferred_value(kind, [f"{mark}{each}" for each in said], kind, said, said_kind)
+
+    def _derived(self, text: str, made: Arguments) -> Value:
+        kind, rule, said_kind, *pairs = text.split()
+        value, _, said = self.draw.choice(pairs).partition("=")
+        plain = json.loads(value) if value[0].isdigit() else value
+        return inferred_value(kind, plain, rule, said or None, said_kind if said else "")
+
+    def _said(self, text: str, made: Arguments) -> Value:
+        kind, *paths = text.split()
+        words = [inventory.values_at(path, self.state)[0] for path in paths]
+        return verbatim_value(kind, " ".join(words))
+
+    def _text(self, name: str, made: Arguments) -> Value:
+        shown = [fact for fact in self.knowledge.results("text")[-1:] if _is_short(fact.value)]
+        if shown and self.draw.random() < 0.2 * self.dials.result:
+            return self._from_fact(shown[0])
+        return verbatim_value("text", draw_value(name, self.draw))
+
+    def _word(self, text: str, made: Arguments) -> Value:
+        kind, *paths = text.split()
+        names = {name: value.value for name, value in made.items()}
+        texts = [t for path in paths for t in inventory.values_at(path, self.state, names)]
+        words = [w.strip(".!?,") for t in texts for w in t.replace("_", " ").split()]
+        if kind == "name_part":
+            words = [word.partition(".")[0] for word in words]
+        return verbatim_value(kind, self.draw.choice([w for w in words if len(w) > 4]))
+
+    def _result(self, kind: str, made: Arguments) -> Value:
+        return self._from_fact(self.knowledge.last_result(kind)[-1])
+
+    def _giving(self, text: str, made: Arguments) -> Value:
+        kind, _, shown = text.split()
+        fact = self.knowledge.last_result(shown)[-1]
+        values = self.knowledge.calls[fact.turn, fact.call].values()
+        given = [value for value in values if value.kind == kind]
+        return self._repeated(given[0], fact.turn)
+
+    def _listed(self, kind: str, made: Arguments) -> Value:
+        facts = newest_listed(self.knowledge, NUMERIC_KINDS if kind == "number" else (kind,))
+        first = facts[0]
+        path: tuple[str | int, ...] = ("*",) if kind == "number" else first.path[:-1]
+        return Value(
+            kind, [f.value for f in facts], "result", source=Source(first.turn, first.call, path)
+        )
+
+    def _shown_number(self, text: str, made: Arguments) -> Value:
+        """Return the number that the last result with numbers shows, where it shows one."""
+        facts = [f for f in self.knowledge.facts if f.kind in NUMERIC_KINDS and f.call >= 0]
+        facts = [f for f in facts if abs(f.value) < _LARGEST]
+        [last] = [f for f in facts if (f.turn, f.call) == (facts[-1].turn, facts[-1].call)]
+        return self._from_fact(last)
+
+    def _row(self, text: str, made: Arguments) -> list[Value]:
+        kind, name = text.split()
+        known = {fact.value: fact for fact in self.knowledge.facts if fact.kind == kind}
+        listed = inventory.rows(name)
+        likings = [_LIKING_FOR_KNOWN ** ((a in known) + (b in known)) for a, b in listed]
+        return [
+            self._from_fact(known[each]) if each in known else self.spoken(kind, each)
+            for each in self.draw.choices(listed, likings)[0]
+        ]
+
+    def _row_back(self, text: str, made: Arguments) -> list[Value]:
+        return self._row(text, made)[::-1]
+
+    def _beside(self, text: str, made: Arguments) -> Value:
+        kind, name = text.split()
+        last = [fact.value for fact in self.knowledge.facts if fact.kind == kind][-1:]
+        pairs = [pair for pair in inventory.rows(name) if not last or last[0] in pair]
+        others = [each for pair in pairs or inventory.rows(name) for each in pair]
+        return verbatim_value(kind, self.draw.choice([each for each in others if each not in last]))
+
+    def _as(self, text: str, made: Arguments) -> Value:
+        kind, _, way = text.partition(" ")
+        head, _, rest = way.partition(" ")
+        return replace(getattr(self, f"_{head}")(rest, made), kind=kind)
+
+    def _renamed(self, text: str, made: Arguments) -> Value:
+        """Return a new name for the file `source`, with its ending."""
+        stem, dot, ending = str(made["source"].value).rpartition(".")
+        name = draw_value("file_stems", self.draw) + (f".{ending}" if stem and dot else "")
+        if name in inventory.nameable_values("entry_name", self.state):
+            raise LookupError("destination")
+        return verbatim_value("destination", name)
+
+    def _rounded(self, text: str, made: Arguments) -> Value:
+        shown, kind = text.split()
+        whole = float(round(self.knowledge.results(shown)[-1].value))
+        return inferred_value(kind, whole, f"whole_{kind}", "whole", "rounding")
+
+    def _room(self, text: str, made: Arguments) -> Value:
+        """Return what fills the tank up."""
+        room = 50.0 - self.state["VehicleControlAPI"]["fuelLevel"]
+        return inferred_value("gallons", room, "fill_up", "full", "fill_level")
+
+    def _doors(self, text: str, made: Arguments) -> list[Value]:
+        """Return whether to unlock, and which doors: all of them, or some that are unlocked."""
+        doors = self.state["VehicleControlAPI"]["doorStatus"]
+        unlock = all(status == "locked" for status in doors.values())
+        which = looked_up_value("door", list(doors), self.state)
+        if not unlock and self.draw.random() < 0.12:
+            some = [door for door, status in doors.items() if status == "unlocked"]
+            which = verbatim_value("door", some[:2])
+        return [verb_implied_value("switch", unlock), which]
+
+    def _flag(self, text: str, made: Arguments) -> Value:
+        kind, _, value = text.partition(" ")
+        return verb_implied_value(kind, json.loads(value))
+
+    def _fixed(self, text: str, made: Arguments) -> Value:
+        kind, _, value = text.partition(" ")
+        return verbatim_value(kind, json.loads(value))
+
+
+@cache
+def _couplings() -> dict[str, list[dict[tuple[str, ...], str]]]:
+    """Return function -> tables of drafts: names of arguments -> ways to draft them."""
+    return {
+        function: [
+            {tuple(names.split(", ")): text for names, text in table.items()}
+            for table in (entry if isinstance(entry, list) else [entry])
+        ]
+        for owner, functions in read_toml("couplings").items()
+        if owner != "rows"
+        for function, entry in functions.items()
+    }
+
+
+def newest_listed(knowledge: Knowledge, kinds: Collection[str]) -> list[Fact]:
+    """Return the values of the newest result that shows several, all of one of these kinds.
+
+    Nobody takes the mean of a price and its moving averages.
+    """
+    shown: dict[tuple[int, int], list[Fact]] = {}
+    for fact in knowledge.facts:
+        if fact.kind in kinds and fact.call >= 0:
+            shown.setdefault((fact.turn, fact.call), []).append(fact)
+    alike = (each for each in shown.values() if len({fact.kind for fact in each}) == 1)
+    return next((facts for facts in reversed(list(alike)) if len(facts) > 1), [])
 
 
 def verbatim_value(kind: str, value: Any) -> Value:
@@ -184,31 +364,5 @@ def looked_up_value(kind: str, value: Any, state: inventory.State) -> Value:
     return Value(kind, value, "state", rule=f"look_up:{function}", source=source)
 
 
-def value_from_fact(fact: Fact, provenance: str) -> Value:
-    """Return a known fact as an argument."""
-    if provenance == "said_now":
-        return fact.origin or verbatim_value(fact.kind, fact.value)
-    return Value(fact.kind, fact.value, provenance, source=source_of(fact))  # type: ignore[arg-type]
-
-
-def spoken_date(iso: str) -> str:
-    """Return a date as people say it: "July 4, 2026"."""
-    return date_forms(date.fromisoformat(iso))[0]
-
-
-def own_text(drafter: Drafter, make: Callable[[random.Random], str]) -> Value:
-    """Return a text of the user's own, now and then one that a result shows."""
-    shown = [fact for fact in drafter.knowledge.results("text")[-1:] if _is_short(fact.value)]
-    if shown and drafter.draw.random() < 0.2 * drafter.dials.result:
-        return value_from_fact(shown[0], "result")
-    return verbatim_value("text", make(drafter.draw))
-
-
 def _is_short(shown: Any) -> bool:
     return isinstance(shown, str) and 8 < len(shown) < 200 and "\n" not in shown
-
-
-Arguments = dict[str, Value]
-Draft = Callable[[Drafter], Arguments]
-Part = Callable[[Drafter], Value | None]
-"""Draft of one argument; None where a call leaves it out."""

@@ -24,9 +24,10 @@ class Fact:
 
 @dataclass
 class Knowledge:
-    """Facts in the order they came up, newest last."""
+    """Facts in the order they came up, newest last, and the arguments of the calls so far."""
 
     facts: list[Fact] = field(default_factory=list)
+    calls: dict[tuple[int, int], Mapping[str, Value]] = field(default_factory=dict)
 
     def said(self, value: Value, turn: int) -> None:
         """Note what the words of a turn say."""

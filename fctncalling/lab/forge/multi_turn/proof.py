@@ -15,6 +15,7 @@ from fctncalling.checkers.multi_turn import state_differences
 from fctncalling.data.types import TurnResults
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.parse import PlainCall
+from fctncalling.lab.forge.multi_turn.dials import INTERCHANGEABLE, SWITCHES
 from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result, leaves_with_paths
 from fctncalling.lab.forge.multi_turn.moves import (
     CLASS_OF,
@@ -23,38 +24,21 @@ from fctncalling.lab.forge.multi_turn.moves import (
     result_shape,
 )
 from fctncalling.lab.forge.plan import (
+    Place,
     Plan,
     PlannedCall,
     PlannedTurn,
     Value,
-    parse_result,
-    plain_call,
-)
-from fctncalling.lab.forge.replay import (
-    Place,
     call_places,
     changed_replay,
     open_session,
+    parse_result,
+    plain_call,
     replay,
 )
 
 MOST_CALLS = 3  # neighbours that one call may stand for
 MOST_ARGUMENTS = 12  # choices of arguments tried for a function
-_ALIKE = {
-    "file_name": "entry", "entry_name": "entry", "new_file": "entry", "folder": "entry",
-    "new_folder": "entry", "destination": "entry", "exchanged": "number", "percent": "number",
-    "price": "number", "amount": "number", "count": "number", "precision": "number",
-    "ticket_updates": "text", "title": "text",
-}  # fmt: skip
-"""Kinds of which one may stand where the other does."""
-_SWITCHES: dict[str, tuple[Any, ...]] = {
-    "switch": (True, False),
-    "headlight_mode": ("on", "off", "auto"),
-    "brake_mode": ("engage", "release"),
-    "ignition_mode": ("START", "STOP"),
-    "order_type": ("Buy", "Sell"),
-}
-"""Kinds that a verb decides: any of their values could be meant."""
 
 
 class AlternativeCall(NamedTuple):
@@ -138,21 +122,19 @@ def _may_stand_for(function: str, calls: Sequence[PlannedCall]) -> bool:
 def _calls(function: str, calls: Sequence[PlannedCall]) -> Iterator[PlainCall]:
     """Yield calls of a function made of the values of others."""
     given = [
-        (_ALIKE.get(value.kind, value.kind), value.value)
+        (INTERCHANGEABLE.get(value.kind, value.kind), value.value)
         for call in calls
         for value in call.arguments.values()
     ]
     kinds = PARAMETER_KINDS[CLASS_OF[function]][function]
-    wanted = {
-        repr(atom) for kind, value in given if kind not in _SWITCHES for atom in _atoms(value)
-    }
+    wanted = {repr(atom) for kind, value in given if kind not in SWITCHES for atom in _atoms(value)}
     options = [_options(name, kind, given) for name, kind in kinds.items()]
     for values in product(*options):
         named = dict(zip(kinds, values, strict=True))
         taken = [
             repr(atom)
             for name, value in named.items()
-            if kinds[name] not in _SWITCHES
+            if kinds[name] not in SWITCHES
             for atom in _atoms(value)
         ]
         if len(taken) == len(wanted) and wanted.issubset(taken):
@@ -165,9 +147,9 @@ def _atoms(value: Any) -> list[Any]:
 
 def _options(name: str, kind: str, given: Sequence[tuple[str, Any]]) -> list[Any]:
     """Return the values that a parameter could have, each once."""
-    if kind in _SWITCHES:
-        return list(_SWITCHES[kind])
-    wanted = _ALIKE.get(kind, kind)
+    if kind in SWITCHES:
+        return list(SWITCHES[kind])
+    wanted = INTERCHANGEABLE.get(kind, kind)
     same = [value for each, value in given if each == wanted or _is_number(wanted, value)]
     if name == "numbers":
         atoms = [atom for each in same for atom in _atoms(each)]
@@ -347,4 +329,87 @@ def _changed(
             texts.insert(dropped[1], truth[t].results[dropped[1]])
         pairs = zip(texts, truth[t].results, strict=True)
         found.extend((t, c) for c, (one, other) in enumerate(pairs) if one != other)
+    return found
+
+
+# Criticality, measured by execution: a trap is the same call with another value of the task in
+# place of the right one. The tools take it, nothing later in its turn is refused, and the task is
+# lost all the same: credit has to find the one action that mattered.
+NUM_ACTIONS = (6, 16)  # one call an action, and one to end each turn
+LEAST_CRITICAL = 0.3  # share of a critical plan's actions that have a trap
+MOST_WRONG_VALUES = 4  # other values a call
+
+
+class Criticality(NamedTuple):
+    """Measurements of a plan's critical steps."""
+
+    actions: int
+    traps: int  # calls with a trap whose harm shows no earlier than in a later turn
+    silent: int  # of these, those that no refusal ever betrays
+
+    @property
+    def share(self) -> float:
+        """Share of actions that have a trap."""
+        return self.traps / max(1, self.actions)
+
+    @property
+    def enough(self) -> bool:
+        """Whether a plan is critical."""
+        return NUM_ACTIONS[0] <= self.actions <= NUM_ACTIONS[1] and self.share >= LEAST_CRITICAL
+
+    def record(self) -> dict[str, Any]:
+        """Return the figures as a ledger holds them."""
+        return {**self._asdict(), "share": round(self.share, 3)}
+
+
+class UndetectedWrongCall(NamedTuple):
+    """A call of a plan, and the wrong one that its tools take without a word."""
+
+    place: Place
+    wrong: PlannedCall
+    silent: bool  # no refusal in a later turn betrays it either
+
+
+def count_undetected_wrong_calls(plan: Plan) -> Criticality:
+    """Return how many calls of a proven plan have an undetected wrong call (a trap)."""
+    found = undetected_wrong_calls(plan)
+    actions = sum(len(turn.calls) + 1 for turn in plan.turns)
+    return Criticality(actions, len(found), sum(trap.silent for trap in found))
+
+
+def undetected_wrong_calls(plan: Plan) -> list[UndetectedWrongCall]:
+    """Return the first undetected wrong call of each call of a proven plan that has one."""
+    truth = replay(plan)
+    found = (_first_trap(plan, place, truth) for place in call_places(plan))
+    return [trap for trap in found if trap is not None]
+
+
+def _first_trap(
+    plan: Plan, place: Place, truth: Sequence[TurnResults]
+) -> UndetectedWrongCall | None:
+    for wrong in _other_calls(plan, place):
+        passes, results = changed_replay(plan, {place: wrong}, truth)
+        refused = {t for t, texts in enumerate(results) if any(map(is_failed_result, texts))}
+        if not passes and place[0] not in refused:
+            return UndetectedWrongCall(place, wrong, not refused)
+    return None
+
+
+def _other_calls(plan: Plan, place: Place) -> Iterator[PlannedCall]:
+    """Yield the call with another value of the same kind, one argument changed."""
+    call = plan.turns[place[0]].calls[place[1]]
+    tried = 0
+    for name, value in call.arguments.items():
+        for other in _values_of_kind(plan, value.kind):
+            if other != value.value and tried < MOST_WRONG_VALUES:
+                tried += 1
+                yield replace(call, arguments={**call.arguments, name: replace(value, value=other)})
+
+
+def _values_of_kind(plan: Plan, kind: str) -> list[Any]:
+    """Return the values of a kind in the task, each once."""
+    found: list[Any] = []
+    for value in plan.values:
+        if value.kind == kind and value.value not in found:
+            found.append(value.value)
     return found

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.lab.forge.multi_turn import inventory
-from fctncalling.lab.forge.multi_turn.car_drafts import newest_shown_numbers
-from fctncalling.lab.forge.multi_turn.couplings import ARGUMENT_DRAFTS
-from fctncalling.lab.forge.multi_turn.dials import FOLLOW_UPS, FUNCTION_WEIGHTS, SUPPLIED, Dials
-from fctncalling.lab.forge.multi_turn.drafter import Drafter
+from fctncalling.lab.forge.multi_turn.dials import (
+    ALIKE,
+    FOLLOW_UPS,
+    FUNCTION_WEIGHTS,
+    LOGINS,
+    NEVER_UNASKED,
+    NEW_KINDS,
+    OPPOSITES,
+    ROOMY,
+    SETTINGS,
+    SUPPLIED,
+    TOLD_MEASURES,
+    Dials,
+)  # fmt: skip
+from fctncalling.lab.forge.multi_turn.drafter import NUMERIC_KINDS, Drafter, newest_listed
 from fctncalling.lab.forge.multi_turn.knowledge import (
     Fact,
     Knowledge,
@@ -27,51 +39,13 @@ from fctncalling.lab.forge.multi_turn.moves import (
     function_moves,
 )
 from fctncalling.lab.forge.plan import PlannedCall, Purpose, Value, copy_argument, parse_result
+from fctncalling.lab.forge.words.turn_check import OF_CURRENT_FOLDER
 
-LOGINS = {
-    "authenticate_twitter": ("TwitterAPI", "authenticated"),
-    "ticket_login": ("TicketAPI", "current_user"),
-    "message_login": ("MessageAPI", "current_user"),
-    "trading_login": ("TradingBot", "authenticated"),
-}
-"""Login -> its class, and the attribute that tells whether somebody is logged in."""
-ROOMY = {"startEngine": (3, 12.0), "estimate_distance": (3, 9.0), "fillFuelTank": (2, 1.5),
-          "place_order": (2, 2.0)}  # fmt: skip
-"""Function -> calls it takes with its steps, how much it is preferred where there is room."""
-TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | {
-    "gallon", "kilometers", "exchanged", "pressure", "place"
-}  # fmt: skip
+TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | TOLD_MEASURES
 """Kinds of which the same value tells that two calls have to do with each other."""
-ALIKE = {"destination": "folder", "entry_name": "file_name"}
-"""Kind -> what else its values may stand for."""
-OPPOSITES = {
-    "remove_stock_from_watchlist": "add_to_watchlist",
-    "add_to_watchlist": "remove_stock_from_watchlist",
-    "unfollow_user": "follow_user",
-    "rmdir": "mkdir",
-    "releaseBrakePedal": "pressBrakePedal",
-}
-"""Function -> the one that it undoes."""
-SETTINGS = frozenset({"set_budget_limit", "set_navigation", "fillFuelTank", "adjustClimateControl"})
-"""Functions that set something which few people change twice."""
-MADE_BY_CALLS = {"order_id", "booking_id", "tweet_id", "ticket_id"}
+_MADE_BY_CALLS = {"order_id", "booking_id", "tweet_id", "ticket_id"}
 """Kinds that there are none of until a call makes them."""
-NEVER_UNASKED = {"close_ticket", "mkdir"}
-"""Functions that would help, but nobody wants them unasked."""
-MADE = {
-    "new_file": "file_name",
-    "destination": "file_name",
-    "new_folder": "folder",
-    "new_contact": "contact",
-}
-"""Kind of something new -> what it is from then on."""
-
-
 _TRIES = 4
-
-
-class NoArgumentsFound(Exception):
-    """A function for which the world holds no arguments."""
 
 
 class DeadEnd(Exception):
@@ -115,7 +89,7 @@ class Walk:
         return False
 
     def _attempt(self, function: str, purpose: Purpose, room: int) -> bool:
-        if self._is_idle(function) or (function == "pwd" and self._has_just_moved()):
+        if self._is_idle(function) or (function in OF_CURRENT_FOLDER and self._has_just_moved()):
             return False
         try:
             room -= self._supply(function, room) if purpose == "asked" else 0
@@ -123,36 +97,30 @@ class Walk:
             text = self.execute(function, arguments)
             if is_failed_result(text) and room > 1:
                 arguments, text = self._cured(function, text, room, arguments)
-        except NoArgumentsFound:
+        except LookupError:
             return False
         if is_failed_result(text) or (function, text) in self._seen:
             return False
         if is_empty_result(text) and (function != "diff" or self.draw.random() < 0.6):
             return False  # that two files are the same may be an answer
-        if self.moves.changes_state(function) and self._made_before(function, arguments):
-            return False
-        if self._is_undone(function, arguments):
+        if self._repeats(function, arguments):
             return False
         self.add(function, arguments, purpose, text)
         return True
 
-    def _is_undone(self, function: str, arguments: Mapping[str, Value]) -> bool:
-        """Whether a call undoes another of the same turn: then nobody would ask for either."""
+    def _repeats(self, function: str, arguments: Mapping[str, Value]) -> bool:
+        """Whether a call was made before, or undoes one of its turn: nobody asks for either."""
         given = [value.value for value in arguments.values()]
-        return any(
-            call.function == OPPOSITES.get(function)
-            and [value.value for value in call.arguments.values()] == given
-            for call in self.turns[-1]
-        )
 
-    def _made_before(self, function: str, arguments: Mapping[str, Value]) -> bool:
-        """Whether the same call was made before: nobody books the same flight twice."""
-        given = [value.value for value in arguments.values()]
-        return any(
-            call.function == function and [v.value for v in call.arguments.values()] == given
-            for turn in self.turns
-            for call in turn
-            if call.arguments
+        def same(name: str | None, calls: Iterable[PlannedCall]) -> bool:
+            return any(
+                call.function == name and [v.value for v in call.arguments.values()] == given
+                for call in calls
+            )
+
+        changes = arguments and self.moves.changes_state(function)
+        return same(OPPOSITES.get(function), self.turns[-1]) or bool(
+            changes and same(function, chain.from_iterable(self.turns))
         )
 
     def _cured(
@@ -187,24 +155,19 @@ class Walk:
         return len(self.turns[-1]) - before
 
     def draft_arguments(self, function: str) -> dict[str, Value]:
-        """Return arguments for a call. Raises NoArgumentsFound where the world holds none."""
-        draft = ARGUMENT_DRAFTS.get(function)
-        try:
-            if draft is not None:
-                return draft(self.drafter)
-            return self.drafter.each(PARAMETER_KINDS[CLASS_OF[function]][function])
-        except (LookupError, ValueError, StopIteration) as error:
-            raise NoArgumentsFound(function) from error
+        """Return arguments for a call. Raises LookupError where the world holds none."""
+        return self.drafter.arguments(function, PARAMETER_KINDS[CLASS_OF[function]][function])
 
     def _is_idle(self, function: str) -> bool:
         """Whether a login is asked for by somebody who is logged in."""
-        if function not in LOGINS:
-            return False
-        owner, attribute = LOGINS[function]
-        return bool(self.session.live_state()[owner][attribute])
+        state = self.session.live_state()
+        return function in LOGINS and any(inventory.values_at(LOGINS[function], state))
 
     def _has_just_moved(self) -> bool:
-        """Whether the turn's last call changed the directory: nobody then asks where they are."""
+        """Whether the turn's last call changed the directory.
+
+        Nobody then asks where they are, nor what is there without saying where.
+        """
         return bool(self.turns[-1]) and self.turns[-1][-1].function == "cd"
 
     def execute(self, function: str, arguments: Mapping[str, Value]) -> str:
@@ -220,12 +183,9 @@ class Walk:
         self._seen.add((function, text))
         for value in arguments.values():
             self.knowledge.said(value, turn)
-            if value.kind in MADE:
-                self.knowledge.facts.append(Fact(MADE[value.kind], value.value, turn))
-        if "travel_date" in arguments:
-            names = ("travel_from", "travel_to", "travel_date", "travel_class")
-            flight = {name: arguments[name] for name in names}
-            self.knowledge.facts.append(Fact("flight", (turn, flight), turn))
+            if value.kind in NEW_KINDS:
+                self.knowledge.facts.append(Fact(NEW_KINDS[value.kind], value.value, turn))
+        self.knowledge.calls[turn, index] = arguments
         kinds = self.moves.kinds_in_result(function, {n: v.value for n, v in arguments.items()})
         self.knowledge.seen(parse_result(text), kinds, turn, index)
         owner = CLASS_OF[function]
@@ -255,10 +215,10 @@ class Walk:
             fit *= 0.15
         kinds = set(PARAMETER_KINDS[CLASS_OF[function]][function].values())
         known = {fact.kind for fact in self.knowledge.facts}
-        if kinds & MADE_BY_CALLS - known:
+        if kinds & _MADE_BY_CALLS - known:
             fit *= 0.03
-        if "numbers" in PARAMETER_KINDS[CLASS_OF[function]][function] and not newest_shown_numbers(
-            self.knowledge
+        if "numbers" in PARAMETER_KINDS[CLASS_OF[function]][function] and not newest_listed(
+            self.knowledge, NUMERIC_KINDS
         ):
             fit *= 0.1
         return fit

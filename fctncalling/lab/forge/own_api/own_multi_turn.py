@@ -27,8 +27,16 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     draw_frame,
 )
 from fctncalling.lab.forge.own_api.own_single_turn import with_back_reference
-from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value, copy_argument
-from fctncalling.lab.forge.replay import call_places, changed_replay, replay
+from fctncalling.lab.forge.plan import (
+    Plan,
+    PlannedCall,
+    PlannedTurn,
+    Value,
+    call_places,
+    changed_replay,
+    copy_argument,
+    replay,
+)
 from fctncalling.lab.own_api.english import singular
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value

@@ -8,7 +8,6 @@
 - `know`: an indirect question ("which files there are"),
 - `ask`: a direct question without its mark ("which files are there"),
 - `say`: a statement that implies the request ("I lost track of the files and need a list"),
-- `lead`: an adverbial before another request ("in the reports folder"),
 
 and `aim`, what the user is after beyond the tools ("get my bearings").
 
@@ -16,7 +15,8 @@ Notation of a frame:
 
 - `(a|b|)`: one of these, nested as one likes;
 - `{x}`: the argument x as a noun phrase, perhaps "it" or "that order"; `{x!}`: its bare value;
-  `{x's}`: its possessive; `{x.view}`: a view of it that may use further arguments;
+  `{x=}`: the same where it is not left out; `{x's}`: its possessive; `{x.view}`: a view of it that
+  may use further arguments;
   `{x+liter}`: a number with its unit, plural where due; `{x:on=lit;off=dark}`: a word per value;
 - `<name>`: a phrase of the lexicon;
 - guards before it: `[x=v]`, `[x!=v]`, `[x]` (given), `[!x]` (left out or False), `[x~kind]`.
@@ -28,15 +28,17 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from fctncalling.lab.forge.words.literals import CLOSE, OPEN
-from fctncalling.lab.own_api.english import correct_articles
+from fctncalling.lab.own_api.english import correct_articles, date_forms, enumerated
 
-SENTENCE_MOODS = ("do", "want", "wish", "know", "ask", "say", "lead", "aim")
+OPEN, CLOSE = "\ue000", "\ue001"
+"""Marks around every value until a turn is finished: what polishes a sentence leaves it alone."""
+SENTENCE_MOODS = ("do", "want", "wish", "know", "ask", "say", "aim")
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def expand_choices(parts: Sequence, rng: Random) -> Iterator[str | FrameSlot | P
 
 
 _TOKEN = re.compile(r"[^(){}<>|]+|\{[^}]*\}|<[a-z_]+>|[(|)]")
-_SLOT = re.compile(r"(\w+)(!|'s|\.\w+|\+[\w ]+|:.*)?")
+_SLOT = re.compile(r"(\w+)(!|=|'s|\.\w+|\+[\w ]+|:.*)?")
 _GUARD = re.compile(r"\[(!?)(\w+)(?:(!=|=|~)([^\]]*))?\]\s*")
 
 
@@ -204,7 +206,6 @@ _HIGHEST = f"{OPEN}highest{CLOSE}"
 _PRIORITY = re.compile(rf"\b(?:an? |the )?priority (?:of |level )?{_HIGHEST}")
 _NUMBER_OF = re.compile(r"\b((?:another|a certain|some|the) number)(?= (?:equal parts|people)\b)")
 _MARKED = re.compile(f"({OPEN}[^{CLOSE}]*{CLOSE})")
-_WORD = re.compile(r"\b[a-z]{5,}\b")
 
 
 def gerund(verb: str) -> str:
@@ -254,36 +255,51 @@ def carriers(text: str) -> list[str]:
     return _MARKED.split(text)[::2]
 
 
-def with_slip(text: str, draw: Random) -> str:
-    """Return a text in which two letters of one of its own words changed places."""
-    parts = _MARKED.split(text)
-    places = [
-        (index, found)
-        for index in range(0, len(parts), 2)
-        for found in _WORD.finditer(parts[index])
-    ]
-    if not places:
-        return text
-    index, found = draw.choice(places)
-    word = found[0]
-    at = draw.randrange(1, len(word) - 2)
-    slip = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
-    parts[index] = parts[index][: found.start()] + slip + parts[index][found.end() :]
-    return "".join(parts)
+def mark_literal(text: str) -> str:
+    """Return a text marked as a value."""
+    return f"{OPEN}{text}{CLOSE}"
 
 
-_COUNT = re.compile(rf"{OPEN}(\d{{1,3}}){CLOSE}(?= [a-z]+)")
+def strip_marks(text: str) -> str:
+    """Return a text without the marks of its values."""
+    return text.replace(OPEN, "").replace(CLOSE, "")
 
 
-def with_correction(text: str, draw: Random) -> str:
-    """Return a text in which the user first gets a small number wrong, if it has one."""
-    found = _COUNT.search(text)
-    if found is None:
-        return text
-    right = int(found[1])
-    wrong = right + draw.choice((1, 2, 3, 5))
-    said = draw.choice((f"{wrong} (no, sorry, {right})", f"{wrong}, no, wait, {right}"))
-    return f"{text[: found.start()]}{OPEN}{said}{CLOSE}{text[found.end() :]}"
+def quote_text(text: str, mark: str) -> str:
+    """Return a text in the quotation mark, or in another that it does not contain."""
+    if re.search(r"[\"“”]", text) if mark == '"' else re.search(r"'", text):
+        mark = '"' if mark == "'" and '"' not in text else "“"
+    return mark_literal(f"“{text}”" if mark == "“" else f"{mark}{text}{mark}")
+
+
+def number_text(value: Any) -> str:
+    """Return a number as people write it: 3 for 3.0."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)
+
+
+def money_text(value: Any, draw: Random) -> str:
+    """Return a sum of dollars in one of its written forms."""
+    plain = number_text(value)
+    cents = f"{value:.2f}" if isinstance(value, float) and round(value, 2) == value else plain
+    forms = [f"${plain}", f"${plain}", f"{plain} dollars", f"{plain} USD", f"USD {plain}"]
+    forms += [f"${cents}", f"{plain} US dollars", f"{plain} bucks"]
+    if isinstance(value, int | float) and abs(value) >= 1000 and round(value, 2) == value:
+        comma = f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
+        forms += [f"${comma}", f"{comma} dollars"]
+    return draw.choice(forms)
+
+
+def date_text(day: date, draw: Random) -> str:
+    """Return a date in one of its spoken forms, the ISO form left out."""
+    return draw.choice([*date_forms(day), f"{day:%Y/%m/%d}"])
+
+
+def list_text(items: list[str], draw: Random) -> str:
+    """Return items as an enumeration."""
+    joints = [" and ", " and ", ", and "]
+    return enumerated(items, draw.choice(joints) if len(items) > 2 else " and ")
 
 
 _FOLDER = Path(__file__).parent

@@ -14,16 +14,14 @@ from fctncalling.lab.forge.words.grammar import (
     KindWords,
     ResultWords,
     Sequence,
-    kind_words,
-    result_words,
-)
-from fctncalling.lab.forge.words.literals import (
     date_text,
+    kind_words,
     list_text,
     mark_literal,
     money_text,
     number_text,
     quote_text,
+    result_words,
 )
 from fctncalling.lab.forge.words.turn_check import PlanFacts, place_in_result, result_key
 from fctncalling.lab.own_api.english import ORDINALS, read_day
@@ -110,16 +108,10 @@ class Discourse:
         which = noun if len(there) == 1 else f"{ORDINALS[min(place, 8)]} {noun}"
         if origin == turn:
             return [f"the {which} I just named", f"the {which} in this message"]
-        ways = [
-            f"the {which} from my {ORDINALS[min(origin, 8)]} {message}"
-            for message in ("message", "request")
-        ]
-        if origin == turn - 1:
-            ways += [f"the {which} from my last message", f"the {which} from my previous request"]
-        elif origin == 0:
-            ways += [f"the {which} from the beginning", f"the {which} I started with"]
+        message = "last" if origin == turn - 1 else ORDINALS[min(origin, 8)]
+        ways = [f"the {which} from my {message} {noun}" for noun in ("message", "request")]
         if len(there) == 1 and alone:
-            ways += [f"the {noun} from before", f"the {noun} from earlier"]
+            ways += [f"the {which} from before", f"the {which} from earlier"]
         return ways
 
 
@@ -180,10 +172,6 @@ _TITLED = re.compile(
     r"(message|note|text|words|title|titled|headed|explanation|resolution|comment|tweet"
     r"|description|saying|called) $"
 )
-_STATE_PATHS = {
-    "watch_list": ("the stocks on my watchlist", "everything on my watchlist"),
-    "doorStatus": ("every door concerned", "all doors concerned"),
-}
 
 
 class NounPhrases:
@@ -309,10 +297,8 @@ class NounPhrases:
         )
 
     def _state_ways(self, value: Value) -> tuple[str, ...]:
-        for key in value.path:
-            if key in _STATE_PATHS:
-                return _STATE_PATHS[str(key)]
-        return kind_words(self.facts.kind_of(value)).state
+        named = (str(key) for key in (*value.path, self.facts.kind_of(value)))
+        return next((ways for name in named if (ways := kind_words(name).state)), ())
 
     def _result_words(self, value: Value, call: PlannedCall) -> ResultWords:
         return result_words().get(result_key(call.function, value.path), _NO_WORDS)
@@ -398,6 +384,9 @@ class NounPhrases:
         return self._literal(said, words)
 
     def _literal(self, said: Any, words: KindWords) -> str:
+        if isinstance(said, dict):  # of a ticket
+            parts = [f"the {name} is {self._field(item)}" for name, item in said.items()]
+            return list_text(parts, self.draw)
         if words.money and isinstance(said, int | float):
             return mark_literal(money_text(said, self.draw))
         if words.date and isinstance(said, str) and (day := read_day(said)) is not None:
@@ -405,6 +394,9 @@ class NounPhrases:
             return mark_literal(said if iso else date_text(day, self.draw))
         text = number_text(said) if isinstance(said, int | float) else str(said)
         return quote_text(text, self.mark) if words.quoted else mark_literal(text)
+
+    def _field(self, item: Any) -> str:
+        return quote_text(item, self.mark) if isinstance(item, str) else mark_literal(str(item))
 
     def _vague(self, value: Value) -> str | None:
         ways = kind_words(self.facts.kind_of(value)).vague

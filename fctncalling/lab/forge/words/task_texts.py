@@ -1,62 +1,45 @@
-"""User texts of a plan: several wordings of each turn are tried, the most novel true one taken."""
+"""User texts of a plan: of several true wordings of each turn that of the drawn length is taken."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from itertools import pairwise
+from itertools import islice
 from random import Random
 
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
-from fctncalling.lab.forge.words.clauses import fill_frame, lexical
+from fctncalling.lab.forge.words.clauses import fill_frame, pattern_text, value_phrase
 from fctncalling.lab.forge.words.grammar import (
     Frame,
-    Phrase,
-    carriers,
-    expand_choices,
     kind_words,
     patterns,
     sentence,
-    with_correction,
-    with_slip,
+    strip_marks,
 )
-from fctncalling.lab.forge.words.literals import strip_marks
 from fctncalling.lab.forge.words.noun_phrases import Discourse, NounPhrases
-from fctncalling.lab.forge.words.sentences import Persona
 from fctncalling.lab.forge.words.turn_check import PlanFacts, faults_of
-from fctncalling.lab.forge.words.turn_wording import TurnWording
-from fctncalling.lab.forge.words.views import value_phrase
+from fctncalling.lab.forge.words.turn_wording import Persona, TurnWording
 
 
 def supplement(value: Value, call: PlannedCall, nouns: NounPhrases) -> str | None:
     """Return a sentence that says the value and what it is."""
-    parts = list(expand_choices(nouns.draw.choice(patterns("sentences")["missing"]), nouns.draw))
-    named = any(isinstance(part, Phrase) and part.name == "noun" for part in parts)
+    pattern = pattern_text(nouns.draw.choice(patterns("sentences")["missing"]), nouns.draw)
     in_dollars = "base_currency" not in call.arguments and value.kind in ("amount", "price")
-    said = value_phrase(value, nouns, with_unit=in_dollars or not (named or value.kind == "amount"))
+    with_unit = in_dollars or ("<noun>" not in pattern and value.kind != "amount")
+    said = value_phrase(value, nouns, with_unit=with_unit)
     if said is None:
         return None
-    if value.kind in ("travel_class", "insurance_type") and parts[0] == Phrase("value"):
+    if value.kind in ("travel_class", "insurance_type") and pattern.startswith("<value>"):
         said = said[:1] + said[1:2].upper() + said[2:]  # behind the mark of a value
     words = kind_words(nouns.facts.kind_of(value))
     noun = words.plural if isinstance(value.value, list) and len(value.value) > 1 else words.noun
-    texts = {"noun": noun, "value": said}
-    return sentence(
-        "".join(
-            (texts.get(part.name) or lexical(part, nouns.draw))
-            if isinstance(part, Phrase)
-            else str(part)
-            for part in parts
-        )
-    )
+    return sentence(pattern.replace("<noun>", noun).replace("<value>", said))
 
 
-CANDIDATES = 4
+CANDIDATES = 3
 TRIES = 14  # wordings of one turn before the plan is given up
 # A turn's words: log-normal with BFCL's median of 27 and 90th percentile of 53,
 # drawn a little lower, since a request may take more words than were drawn.
 MEDIAN_WORDS, SPREAD = 24.5, 0.62
-SLIPS, CORRECTIONS = 0.01, 0.01  # per turn
 
 
 class CannotSay(Exception):
@@ -83,7 +66,6 @@ class _TaskWriter:
         self.frames: frozenset[Frame] = frozenset()
         self.patterns: frozenset[str] = frozenset()
         self.told: set[str] = set()
-        self.pairs: Counter[tuple[str, str]] = Counter()  # pairs of words in earlier turns
 
     def texts(self) -> list[str]:
         return [self._text(index, turn) for index, turn in enumerate(self.plan.turns)]
@@ -95,20 +77,9 @@ class _TaskWriter:
             return self._supplement(index, turn)
         target = self.draw.lognormvariate(math.log(MEDIAN_WORDS), SPREAD)
         length = round(min(110.0, max(6.0, target)))
-        best: TurnWording | None = None
-        best_score, found = -math.inf, 0
-        for _ in range(TRIES):
-            wording = self._candidate(index, turn, length)
-            if wording is None:
-                continue
-            found += 1
-            score = self._novelty(wording.text) - 0.7 * abs(
-                math.log(len(wording.text.split()) / length)
-            )
-            if score > best_score:
-                best, best_score = wording, score
-            if found == CANDIDATES:
-                break
+        wordings = (self._candidate(index, turn, length) for _ in range(TRIES))
+        true_ones = islice((each for each in wordings if each is not None), CANDIDATES)
+        best = min(true_ones, key=lambda each: each.distance_to(length), default=None)
         if best is None:
             raise CannotSay(f"plan {self.plan.seed}: no words for turn {index}: {turn}")
         return self._taken(best)
@@ -131,23 +102,12 @@ class _TaskWriter:
             nouns.blank = _blank(turn)
         return nouns
 
-    def _novelty(self, text: str) -> float:
-        """Return the share of a text's pairs of words that the task has not used yet."""
-        pairs = _pairs(text)
-        return sum(1 / (1 + self.pairs[pair]) for pair in pairs) / max(1, len(pairs))
-
     def _taken(self, wording: TurnWording) -> str:
         self.discourse = wording.nouns.discourse
         self.frames |= wording.frames
         self.patterns |= wording.patterns
         self.told = wording.told
-        self.pairs.update(_pairs(wording.text))
-        text = wording.text
-        for chance, change in ((CORRECTIONS, with_correction), (SLIPS, with_slip)):
-            if self.draw.random() < chance:
-                changed = change(text, self.draw)
-                text = text if faults_of(strip_marks(changed), wording.turn) else changed
-        return strip_marks(text)
+        return strip_marks(wording.text)
 
     def _supplement(self, index: int, turn: PlannedTurn) -> str:
         """Return the words that give the value which the turn before left out."""
@@ -169,8 +129,3 @@ def _blank_call(turn: PlannedTurn) -> PlannedCall:
 def _blank(turn: PlannedTurn) -> Value:
     call = _blank_call(turn)
     return call.arguments[turn.blank[1] if turn.blank else ""]
-
-
-def _pairs(text: str) -> list[tuple[str, str]]:
-    words = [word for part in carriers(text) for word in part.lower().split()]
-    return list(pairwise(words))

@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"(?<![\w.])-?\$?-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\
 _FIRST_CLASS = re.compile(r"\bfirst[ -]class\b")
 _ALONE = re.compile(r"\bsingle\b")  # "the single last line"
 _HERE = re.compile(r"\b(?:this|current|working) (?:directory|folder)\b|\b(?:in|over|right) here\b")
-_OF_CURRENT_FOLDER = ("du", "find", "ls", "pwd")
+OF_CURRENT_FOLDER = ("du", "find", "ls", "pwd")
 _UNSAID_LENGTH = 3  # shorter values occur by chance
 
 
@@ -47,7 +47,7 @@ def _elsewhere(text: str, turn: PlannedTurn) -> Iterator[str]:
     """Yield what the words say of the current folder although the plan leaves it unmentioned."""
     for step, call in pairwise(turn.requested):
         if step.function == "cd" and step.purpose == "needed_step":
-            if call.function in _OF_CURRENT_FOLDER:
+            if call.function in OF_CURRENT_FOLDER:
                 yield f"{call.function} is of another folder, which is not said"
             elif _HERE.search(text):
                 yield "the current folder is meant, but another one has to be entered"

@@ -1,27 +1,176 @@
-"""Wording of one turn: its requested calls as sentences, with what the user tells around them."""
+"""Wording of one turn: its calls as sentences in a user's manner, with what is said around them."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
 from fctncalling.lab.forge.plan import PlannedCall, PlannedTurn
-from fctncalling.lab.forge.words.clauses import Clause, aim_clause, clause, token_sentence
-from fctncalling.lab.forge.words.grammar import Frame, sentence
-from fctncalling.lab.forge.words.noun_phrases import NounPhrases
-from fctncalling.lab.forge.words.sentences import (
-    Persona,
-    add_connective,
-    draw_pattern,
-    draw_story,
-    in_mood,
-    is_plain_mood,
-    joined,
-    mood,
-    repeats_words,
-    with_aim,
+from fctncalling.lab.forge.words.clauses import (
+    SETTING,
+    Clause,
+    aim_clause,
+    clause,
+    pattern_text,
+    token_sentence,
 )
+from fctncalling.lab.forge.words.grammar import (
+    Frame,
+    carriers,
+    gerund_phrase,
+    patterns,
+    sentence,
+)
+from fctncalling.lab.forge.words.noun_phrases import NounPhrases
+
+_FORMS = {"do": 5.0, "want": 2.0, "wish": 1.5, "know": 2.0, "ask": 2.0, "say": 2.0}
+_MANNERS = {
+    "curt": {"do": 1.5, "want": 1.5, "say": 0.4},
+    "polite": {"do": 1.5, "say": 0.7},
+    "story": {"say": 1.5},
+    "implicit": {"do": 0.4, "know": 1.5, "ask": 2.0, "say": 4.0},
+}
+_REGISTERS = {"curt": (5, 3, 1), "polite": (1, 2, 5), "story": (2, 3, 3), "implicit": (3, 3, 2)}
+
+
+_PLACE = re.compile(rf"<({'|'.join(SETTING)})>")
+Setting = Mapping[str, tuple[str, ...]]  # phrase -> what it is, and a second one beside it
+
+
+@dataclass(frozen=True)
+class Persona:
+    """One user's manner: curt, polite, telling stories, or implying what they want."""
+
+    manner: str
+    mark: str  # quotation mark
+    setting: Setting = field(repr=False)
+
+    @classmethod
+    def drawn(cls, draw: Random) -> Persona:
+        """Return a user."""
+        manner, mark = draw.choice(sorted(_MANNERS)), draw.choice(("'", "'", '"'))
+        setting: dict[str, tuple[str, ...]] = {}
+        for name in SETTING:
+            drawn = draw.sample(patterns("lexicon")[name], 2)
+            setting[name] = tuple(_placed(pattern_text(each, draw), setting) for each in drawn)
+        return cls(manner, mark, setting)
+
+    def told(self, sentence: str) -> str:
+        """Return a sentence with this user's own project, colleague, ... in their places."""
+        return _placed(sentence, self.setting)
+
+    def forms(self, draw: Random) -> list[str]:
+        """Return the forms of a request, in the order in which this user tries them."""
+        liking = _MANNERS[self.manner]
+        # Weighted order without replacement: the keys u ** (1 / weight), largest first.
+        keys = {
+            form: draw.random() ** (1 / (weight * liking.get(form, 1.0)))
+            for form, weight in _FORMS.items()
+        }
+        return sorted(keys, key=keys.__getitem__, reverse=True)
+
+    def pattern(self, form: str, draw: Random) -> str:
+        """Return a pattern for a clause of this form, as polite as this user is now."""
+        register = draw.choices(REGISTERS, _REGISTERS[self.manner])[0]
+        listed = patterns("sentences")
+        names = (f"{form}_{register}", f"{form}_plain", form)
+        options = next(listed[name] for name in names if name in listed)
+        return pattern_text(draw.choice(options), draw)
+
+
+def _placed(text: str, setting: Setting) -> str:
+    times = Counter[str]()
+
+    def put(found: re.Match[str]) -> str:
+        times[found[1]] += 1
+        return setting[found[1]][min(times[found[1]], 2) - 1]
+
+    return _PLACE.sub(put, text)
+
+
+REGISTERS = ("curt", "plain", "polite")
+_PLAIN = re.compile(r"(?!next|now|as a|here|kindly|do me)[^:,@]*@")
+_GREETING = re.compile(r"^(hello|hi|hey|good (morning|afternoon|evening)|excuse me|dear)\b")
+
+
+def is_plain_mood(pattern: str) -> bool:
+    """Tell whether words may stand before a pattern: "to know more, could you ...?"."""
+    return _PLAIN.match(pattern) is not None
+
+
+def in_mood(pattern: str, text: str) -> str | None:
+    """Return a clause in a pattern, None where it has no gerund and the pattern needs one."""
+    if "@ing" not in pattern:
+        return pattern.replace("@", text)
+    phrase = gerund_phrase(text)
+    return phrase and pattern.replace("@ing", phrase)
+
+
+def repeats_words(pattern: str, text: str) -> bool:
+    """Tell whether a pattern says a word of the text that it is put around: "plan to plan"."""
+    return not _stems(pattern).isdisjoint(_stems(text))
+
+
+def _stems(text: str) -> set[str]:
+    words = {word for part in carriers(text) for word in _WORD.findall(part.lower())}
+    return {word.rstrip("s")[:5] for word in words - _SMALL}
+
+
+_WORD = re.compile(r"(?<![<\w])[a-z]{4,}(?![\w>])")
+_SMALL = frozenset("that this then them they what when which with from have once after".split())
+
+
+def draw_pattern(name: str, draw: Random) -> str:
+    """Return a wording of a list of sentence patterns."""
+    return pattern_text(draw.choice(patterns("sentences")[name]), draw)
+
+
+def draw_story(class_names: tuple[str, ...], told: set[str], draw: Random) -> str:
+    """Return something that the user tells about their day, or about this kind of work.
+
+    What was `told` in the task is not told again while there is anything else.
+    """
+    stories = patterns("stories")
+    own = [name for name in class_names if name in stories]
+    name = draw.choice(own) if own and draw.random() < 0.8 else "any"
+    index = 0
+    for _ in range(5):
+        index = draw.randrange(len(stories[name]))
+        if f"{name}/{index}" not in told:
+            break
+    told.add(f"{name}/{index}")
+    return pattern_text(stories[name][index], draw)
+
+
+def joined(clauses: list[Clause], draw: Random) -> str:
+    """Return verb phrases as one."""
+    if len(clauses) == 1:
+        return clauses[0].text
+    places = draw_pattern("pair" if len(clauses) == 2 else "triple", draw).split("@")
+    texts = [each.text for each in clauses]
+    return "".join(f"{before}{text}" for before, text in zip(places, [*texts, ""], strict=True))
+
+
+def with_aim(name: str, aim: str, request: str, draw: Random) -> str | None:
+    """Return a pattern of aims with the aim in its place; @ stays for the request.
+
+    None where no pattern was found that does not say a word of the aim or of the request again.
+    """
+    for _ in range(4):
+        pattern = draw_pattern(name, draw)
+        if not repeats_words(pattern.replace("<aim>", ""), f"{aim} {request}"):
+            return pattern.replace("<aim>", aim)
+    return None
+
+
+def add_connective(text: str, link: str) -> str:
+    """Return a sentence behind a connective."""
+    return f"{link}{'' if link.endswith(',') else ','} {text}"
+
 
 _PLEASE = re.compile(r"(please|would|me|check)[.?]$")  # no purpose behind these
 _POINTS_BACK = re.compile(r"\b(it|its|them|their|they)\b")
@@ -42,7 +191,7 @@ class AskingSentence:
     @property
     def can_be_explained(self) -> bool:
         """Tell whether "so that I can ..." may follow in the same sentence."""
-        return self.form in _PURPOSE_FORMS and not self.explained and not _PLEASE.search(self.text)
+        return self.form in _PURPOSE_FORMS and not _PLEASE.search(self.text)
 
 
 @dataclass
@@ -61,17 +210,19 @@ class TurnWording:
     patterns: set[str] = field(default_factory=set)
     text: str = ""
 
+    def distance_to(self, length: int) -> float:
+        """Return how far the text is from a number of words."""
+        return abs(math.log(len(self.text.split()) / length))
+
     def word(self, length: int) -> bool:
         """Word the turn in about `length` words; False where a call cannot be said."""
         groups = self._groups()
-        swapped = len(groups) == 2 and self.draw.random() < 0.06 and self._independent(groups)
-        for index, group in enumerate(reversed(groups) if swapped else groups):
+        for index, group in enumerate(groups):
             made = self._request(group, first=index == 0)
             if made is None:
                 return False
             if index:
-                final = index == len(groups) - 1
-                link = "earlier" if swapped else self._link(group, final=final)
+                link = self._link(group, final=index == len(groups) - 1)
                 made.text = add_connective(made.text, draw_pattern(link, self.draw))
             self.requests.append(made)
         for step in self.turn.requested:
@@ -93,19 +244,9 @@ class TurnWording:
                 groups.append([call])
         return groups
 
-    def _independent(self, groups: list[list[PlannedCall]]) -> bool:
-        return not any(
-            turn in (self.nouns.turn, self.nouns.call_turn)
-            for call in groups[1]
-            for turn, _ in (*call.depends_on, *_origins(call))
-        )
-
     def _request(self, group: list[PlannedCall], *, first: bool) -> AskingSentence | None:
         """Return the sentence for the calls of a group."""
-        lead = self._lead(group[0])
         forms = self.persona.forms(self.draw) if len(group) == 1 else ["do"]
-        if lead is not None:
-            forms = [form for form in forms if form in ("do", "want", "ask")]
         clauses: list[Clause] = []
         for call in group:
             made = clause(call, forms, self.nouns, self.used | self.frames)
@@ -114,30 +255,26 @@ class TurnWording:
             clauses.append(made)
             self.frames.add(made.frame)
             self._note(call)
-        text, is_plain = self._moody(clauses, first=first, plain=lead is not None or not first)
+        text, is_plain = self._moody(clauses, first=first)
         rest = tuple(f"{each}." for made in clauses for each in made.sentences)
-        return AskingSentence(
-            f"{lead}, {text}" if lead else text, clauses[0].form, group, rest, is_plain
-        )
+        return AskingSentence(text, clauses[0].form, group, rest, is_plain)
 
-    def _lead(self, call: PlannedCall) -> str | None:
-        """Return where the call takes place, said for the steps before it that name a place."""
-        for step in _steps_before(self.turn, self.nouns.turn, call):
-            made = clause(step, ("lead",), self.nouns, self.used | self.frames)
-            if made is not None:
-                self.frames.add(made.frame)
-                return made.text
-        return None
+    def _moody(self, clauses: list[Clause], *, first: bool) -> tuple[str, bool]:
+        """Return clauses in a pattern, and whether words may stand before that.
 
-    def _moody(self, clauses: list[Clause], *, first: bool, plain: bool) -> tuple[str, bool]:
+        Greetings come only in the first words of a task. Of a later sentence nothing stands before
+        the verb that a connective would clash with ("quick one: ...").
+        """
         text, form = joined(clauses, self.draw), clauses[0].form
-        for _ in range(4):
-            register = self.persona.register(self.draw)
-            greet = first and self.nouns.turn == 0
-            avoid = self.avoid | self.patterns
-            pattern = mood(form, register, self.draw, avoid, first=greet, plain=plain)
-            made = None if repeats_words(pattern, text) else in_mood(pattern, text)
-            if made is not None and not (len(clauses) > 1 and "@ing" in pattern):
+        may_greet, avoid = first and self.nouns.turn == 0, self.avoid | self.patterns
+        for _ in range(12):
+            pattern = self.persona.pattern(form, self.draw)
+            clashes = (not first and not is_plain_mood(pattern)) or pattern in avoid
+            if clashes or (not may_greet and _GREETING.match(pattern)):
+                continue
+            if repeats_words(pattern, text) or (len(clauses) > 1 and "@ing" in pattern):
+                continue
+            if (made := in_mood(pattern, text)) is not None:
                 self.patterns.add(pattern)
                 return made, is_plain_mood(pattern) and (form != "say" or pattern == "@.")
         return f"{text}{'?' if form == 'ask' else '.'}", True
@@ -173,64 +310,56 @@ class TurnWording:
                 stories -= 1
             else:
                 aims -= 1
-                self._explain(calls.pop(), before, after)
+                self._explain(calls.pop(), before)
         self._address(before)
         if self.draw.random() < 0.05:
             after.append(draw_pattern("close", self.draw))
         requests = [text for each in self.requests for text in (each.text, *each.rest)]
         return [*before, *requests, *after]
 
-    def _explain(self, call: PlannedCall, before: list[str], after: list[str]) -> None:
+    def _explain(self, call: PlannedCall, before: list[str]) -> None:
         """Tell what a call is for, in its sentence or in one of its own."""
         purpose = aim_clause(call, self.nouns)
-        if purpose is None:
-            return
         request = next(each for each in self.requests if any(call is one for one in each.calls))
-        chance, alone = self.draw.random(), len(self.requests) == 1
-        first, is_free = request is self.requests[0], not request.explained
-        points_back = _POINTS_BACK.search(purpose) is not None
-        if chance < 0.3 and first and is_free and request.is_plain and request.form != "want":
+        if purpose is None or request.explained:
+            return
+        chance, is_first = self.draw.random(), request is self.requests[0]
+        if chance < 0.3 and is_first and request.is_plain and request.form != "want":
             how = "aim_first"
         elif chance < 0.6 and request.can_be_explained:
             how = "aim_after"
-        elif chance < 0.8 and first and not points_back:
+        elif chance < 0.8 and is_first and not _POINTS_BACK.search(purpose):
             how = "aim_sentence_before"
         else:
             how = "aim_sentence_after"
-        same = request.text if how in ("aim_first", "aim_after") else ""
-        why = (
-            None
-            if same and repeats_words(purpose, same)
-            else with_aim(how, purpose, same, self.draw)
-        )
+        in_sentence = how in ("aim_first", "aim_after")
+        if in_sentence and repeats_words(purpose, request.text):
+            return
+        why = with_aim(how, purpose, request.text if in_sentence else "", self.draw)
         if why is None:
             return
+        request.explained = in_sentence
         if how == "aim_first":
             request.is_plain = False
-            request.explained = True
             request.text = why.replace("@", request.text)
         elif how == "aim_after":
-            request.explained = True
             space = "" if why.startswith(",") else " "
             request.text = f"{request.text[:-1]}{space}{why}{request.text[-1]}"
         elif how == "aim_sentence_before":
             before.append(why)
-        elif alone:
-            after.insert(0, why)
         else:
             request.rest += (why,)
 
     def _address(self, before: list[str]) -> None:
         """Open a later turn as people go on in a talk, now and then."""
-        name = "later" if self.nouns.turn else "aside"
-        if not self.requests or self.draw.random() >= (0.14 if self.nouns.turn else 0.03):
+        name, chance = ("later", 0.14) if self.nouns.turn else ("aside", 0.03)
+        if not self.requests or self.draw.random() >= chance:
             return
+        link = draw_pattern(name, self.draw)
         if before:
-            before[0] = add_connective(before[0], draw_pattern(name, self.draw))
+            before[0] = add_connective(before[0], link)
         elif self.requests[0].is_plain:
-            self.requests[0].text = add_connective(
-                self.requests[0].text, draw_pattern(name, self.draw)
-            )
+            self.requests[0].text = add_connective(self.requests[0].text, link)
 
     def _words(self, around: list[str]) -> int:
         texts = [text for each in self.requests for text in (each.text, *each.rest)]
@@ -238,31 +367,12 @@ class TurnWording:
 
 
 def calls_to_say(turn: PlannedTurn, number: int) -> list[PlannedCall]:
-    """Return the asked calls, and the needed steps whose values no other request says.
-
-    A step that only tells where ("cd") becomes an adverbial of the call behind it instead.
-    """
-    said = []
-    for index, call in enumerate(turn.requested):
-        later = [each for each in turn.requested[index + 1 :] if each.purpose == "asked"]
-        if call.purpose == "asked" or (
-            _has_words(turn, number, index) and not (call.function == "cd" and later)
-        ):
-            said.append(call)
-    return said
-
-
-def _steps_before(turn: PlannedTurn, number: int, call: PlannedCall) -> list[PlannedCall]:
-    """Return the unsaid steps of place between the asked call before this one and this one."""
-    steps: list[PlannedCall] = []
-    for index, each in enumerate(turn.requested):
-        if each is call:
-            return steps
-        if each.purpose == "asked":
-            steps = []
-        elif each.function == "cd" and _has_words(turn, number, index):
-            steps.append(each)
-    return steps
+    """Return the asked calls, and the needed steps whose values no other request says."""
+    return [
+        call
+        for index, call in enumerate(turn.requested)
+        if call.purpose == "asked" or _has_words(turn, number, index)
+    ]
 
 
 def _has_words(turn: PlannedTurn, number: int, index: int) -> bool:
@@ -285,11 +395,3 @@ def _has_words(turn: PlannedTurn, number: int, index: int) -> bool:
         and (value.source.turn, value.source.call) == (number, index)
         for value in others
     )
-
-
-def _origins(call: PlannedCall) -> list[tuple[int, int]]:
-    return [
-        (value.source.turn, value.source.call)
-        for value in call.arguments.values()
-        if value.provenance == "result" and value.source is not None
-    ]
