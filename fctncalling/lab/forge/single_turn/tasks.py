@@ -210,7 +210,8 @@ def _other_thing(_: str, rng: random.Random) -> SingleTurnTask:
 
 
 def _of_domain(domain: str, rng: random.Random) -> SingleTurnTask:
-    return _offering(*distinct_templates({domain: domains()[domain]}, 2, rng), rng)
+    asked, offered = distinct_templates({domain: domains()[domain]}, 2, rng)
+    return _offering(asked, offered, rng)
 
 
 def _far(domain: str, rng: random.Random) -> SingleTurnTask:
