@@ -178,7 +178,8 @@ def update(
         )
     optimisers, config = _apply_learning_signal(optimisers, config, algorithm, experience, targets)
     padding_share = experience.padding_share(minibatches)
-    minibatches = experience.rows_in_loss(minibatches, targets.loss_mask, config)
+    planned = minibatches
+    minibatches = experience.rows_in_loss(planned, targets.loss_mask, config)
 
     steps, early_stop_epoch = _run_epochs(
         policy, optimisers, experience, targets, minibatches, config, generator, processes, trace
@@ -191,8 +192,9 @@ def update(
     metrics["perf/padding_share"] = padding_share  # of one epoch's passes
     if experience.sharing is not None:
         if processes.count > 1:  # each reads once more what all groups begin with: not counted
-            every = [[*itertools.chain(*minibatch)] for minibatch in minibatches]
-            minibatches = [plan_passes(experience, alone, rows) for rows in every]
+            every = [[*itertools.chain(*minibatch)] for minibatch in planned]
+            planned = [plan_passes(experience, alone, rows) for rows in every]
+            minibatches = experience.rows_in_loss(planned, targets.loss_mask, config)
         metrics["perf/shared_token_share"] = experience.shared_token_share(minibatches)
     return metrics if algorithm.critic else drop_critic_metrics(metrics)
 

@@ -20,13 +20,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch
 import argparse
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
-from unittest.mock import patch
 
 import gymnasium
 import torch
@@ -35,7 +33,6 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
-from fctncalling.algorithms.generation.kv_cache import KVCache
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
@@ -47,7 +44,7 @@ NEVER = (
     1  # an end token that is never likely enough to be sampled: all actions have the same length
 )
 SINGLE = {1: 2.2, 8: 1.8, 32: 1.5, 64: 1.3}  # batch -> least speed-up of one step
-TURNS, GROUPS, GROWTH = 3.0, 4.5, 1.3
+TURNS, GROUPS = 3.0, 4.5
 LEAST, NUM_ENVS, NUM_SLOW, TOOL_S = 0.85, 32, 4, 1.0  # of slow tools
 NUM_EPISODES = 800
 
@@ -167,81 +164,6 @@ def decoders(model: Any, options: argparse.Namespace) -> None:
         )
 
 
-def long_episodes(model: Any, options: argparse.Namespace) -> list[bool]:
-    """Compare the 16th step with the 2nd: forwarded tokens and time without attention.
-
-    Attention that reads much also takes the processor's caches from all else. What that makes of
-    the figure is told by a 2nd step beside which as much memory is read as the 16th's attention
-    reads.
-    """
-    held = []
-    for batch in (1, 8, 32):
-        rounds = [_step_times(model, batch, options.vocabulary) for _ in range(options.rounds)]
-        raw = median(cpu[15] / cpu[1] for cpu, _, _ in rounds)
-        ratio = median((cpu[15] - reads[15]) / (cpu[1] - reads[1]) for cpu, reads, _ in rounds)
-        beside = median((cpu[15] - reads[15]) / crowded for cpu, reads, crowded in rounds)
-        note = f"; of a 2nd step beside as much reading: x{beside:.2f}"
-        name = f"16th step against the 2nd, batch {batch} ({raw:.2f} with attention)"
-        held.append(told(name, ratio, GROWTH, ratio <= GROWTH, note))
-    return held
-
-
-def _step_times(model: Any, batch: int, vocabulary: int) -> tuple[list[float], list[float], float]:
-    """Return CPU seconds of each of 16 steps, of them in attention, and tokens read."""
-    new, observed = 16, 16
-    texts = contexts(batch, [64, *[observed] * 15], vocabulary)
-    engine = GenerationEngine(model, [NEVER], temperature=0.0, max_new_tokens=new)
-    engine.allocate_slots(batch)
-    times, reads = [], []
-    for step, text in enumerate(texts):
-        before = engine.num_forward_tokens
-        requests = [Request(slot, text[slot].tolist()) for slot in range(batch)]
-        with attention_seconds() as spent:
-            times.append(cpu_seconds(partial(engine.generate, requests)))
-        reads.append(sum(spent))
-        read = engine.num_forward_tokens - before
-        # The last token of the action before is read with what answers it; the last of this one is
-        # not read yet.
-        assert read == batch * (len(text[0]) + new - (step == 0)), (
-            f"step {step} forwards {read} tokens"
-        )
-    num_kept = batch * sum(len(text[0]) + new for text in texts)  # keys, and as many values
-    more = torch.zeros(2 * num_kept * model.config.hidden_size)
-    engine.allocate_slots(batch)
-    for text in texts[:2]:
-        requests = [Request(slot, text[slot].tolist()) for slot in range(batch)]
-        with attention_seconds(more) as spent:
-            seconds = cpu_seconds(partial(engine.generate, requests))
-    return times, reads, seconds - sum(spent)
-
-
-@contextmanager
-def attention_seconds(more: torch.Tensor | None = None) -> Iterator[list[float]]:
-    """Context manager: a list of the CPU seconds of attention over the cache.
-
-    With `more`, attention reads that beside each layer's.
-    """
-    spent: list[float] = []
-
-    def timed(attend: Callable[..., Any], reads_more: bool) -> Callable[..., Any]:
-        def attending(*args: Any) -> Any:
-            started = time.process_time()
-            read = attend(*args)
-            if reads_more and more is not None:
-                more.sum()
-            spent.append(time.process_time() - started)
-            return read
-
-        return attending
-
-    with ExitStack() as stack:
-        for part in ("write", "mask", "attend"):
-            stack.enter_context(
-                patch.object(KVCache, part, timed(getattr(KVCache, part), part == "attend"))
-            )
-        yield spent
-
-
 def cpu_seconds(work: Callable[[], object]) -> float:
     """Return the CPU time of one call."""
     started = time.process_time()
@@ -333,8 +255,8 @@ def main() -> int:
     parser.add_argument(
         "--parts",
         nargs="+",
-        default=["generate", "long", "slow"],
-        help="generate, long, slow, trl, decoders",
+        default=["generate", "slow"],
+        help="generate, slow, trl, decoders",
     )
     parser.add_argument("--trl", help="python of an environment that has TRL")
     parser.add_argument(
@@ -357,8 +279,6 @@ def main() -> int:
     model, held = build(options.hidden, options.layers, options.vocabulary), list[bool]()
     if "generate" in options.parts:
         held += against_generate(model, options)
-    if "long" in options.parts:
-        held += long_episodes(model, options)
     if "decoders" in options.parts:
         decoders(model, options)
     if "slow" in options.parts:
