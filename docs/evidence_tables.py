@@ -40,6 +40,15 @@ TURN_MEASURES = (
 RATES = ("greedy", "greedy_strict", "sampled", "sampled_strict")
 
 
+ROLES = {
+    "team": "both roles learn",
+    "frozen_planner": "the planner is frozen",
+    "frozen_caller": "the caller is frozen",
+    "alone": "one agent that knows all",
+}
+"""Variant of the team's job -> what the page calls it."""
+
+
 def main_job(run: str) -> dict[str, list[tuple[str, str]]]:
     """Return a kept run's rows: of each part of the tasks the RATES before and after, in %."""
     evaluation = _read(f"main/{run}/evaluation.json")
@@ -105,6 +114,15 @@ def clarify_table() -> str:
     return _table(heads, rows)
 
 
+def team_table() -> str:
+    """Return a row a variant of the team's job: success before, and after of each seed."""
+    rows = []
+    for variant, runs in _grouped("jobs/team.json", "variant"):
+        after = ", ".join(f"{100 * run['greedy'][1]:.0f}" for run in runs)
+        rows.append([ROLES[variant], f"{100 * runs[0]['greedy'][0]:.0f} %", f"{after} %"])
+    return _table(["held-out success, greedy", "before", "after, by seed"], rows)
+
+
 def _grouped(file: str, field: str) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
     for value, runs in groupby(_read(file), key=itemgetter(field)):
         yield value, list(runs)
@@ -159,6 +177,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "main_job": main_job_table,
     "tool_jobs": tool_jobs_table,
     "clarify": clarify_table,
+    "team": team_table,
     "forged": forged_table,
     "forged_turns": forged_turns_table,
     "grades": lambda: "\n".join(grades.table(grades.read(grades.KEPT))),

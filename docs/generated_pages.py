@@ -83,8 +83,8 @@ REFERENCE = {
     "fctncalling.algorithms.advantages": "decomposed_gae action_gae",
 }
 """Module -> names that the reference shows of it."""
-BARE_FLAG = re.compile(r"(`[^`]*`)|(?<![\w-])(--[a-z]\w*)")
-"""Code of a text, or a flag outside of it."""
+SPECIAL = re.compile(r"(`[^`]*`)|(?<![\w-])(--[a-z]\w*)|(\*)")
+"""Code of a text; a flag, or a star, outside of code."""
 MEMBERS = {"FunctionCallingEnv": "reset step get_state set_state tasks executes_calls".split()}
 """Class -> its members that are shown; others show all that are public."""
 
@@ -149,7 +149,12 @@ def _flag(action: argparse.Action) -> str:
 def _plain(text: str) -> str:
     here = str(official_data_folder())
     text = text.replace(here, "data/bfcl").replace("|", r"\|").replace("<", "&lt;")
-    return BARE_FLAG.sub(lambda match: f"`{match[2]}`" if match[2] else match[1], text)
+    return SPECIAL.sub(_marked, text)
+
+
+def _marked(match: re.Match[str]) -> str:
+    code, flag, star = match.groups()
+    return code or (f"`{flag}`" if flag else rf"\{star}")
 
 
 def _row(flag: Setting) -> str:

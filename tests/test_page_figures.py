@@ -27,7 +27,7 @@ def page(name: str) -> str:
     return " ".join((ROOT / name).read_text("utf-8").split())
 
 
-def evaluation_of(run: str) -> dict[str, Any]:
+def run_summary(run: str) -> dict[str, Any]:
     """Return the evaluation of a kept run."""
     text = (KEPT / run / "evaluation.json").read_text("utf-8")
     evaluation: dict[str, Any] = json.loads(text)
@@ -48,7 +48,7 @@ def test_a_changed_cell_would_be_seen() -> None:
 
 
 def test_what_readme_and_start_show_of_the_default_run_is_that_of_the_kept_ones() -> None:
-    rates, run = TABLES["main_job"]("seed1"), evaluation_of("main/seed1")
+    rates, run = TABLES["main_job"]("seed1"), run_summary("main/seed1")
     readme = (ROOT / "README.md").read_text("utf-8")
     lines = re.findall(r"^│ ([\w -]+?) +│ (.*)$", readme, re.M)
     assert {name: CELL.findall(cells) for name, cells in lines}.items() <= rates.items()
@@ -104,8 +104,8 @@ def test_the_numbers_of_models_are_those_of_the_handlers() -> None:
 
 def test_the_costs_of_the_real_model_are_those_of_the_kept_runs() -> None:
     text = page("docs/evidence/real_model.md")
-    taught = evaluation_of("smollm2/forged")["sft_cpu_seconds"]
-    learned = evaluation_of("smollm2/forged_tppo_1")["train_cpu_seconds"]
+    taught = run_summary("smollm2/forged")["sft_cpu_seconds"]
+    learned = run_summary("smollm2/forged_tppo_1")["train_cpu_seconds"]
     assert f"`forged` learns {taught:,.0f} CPU seconds" in text
     assert f"`forged_tppo_1` {learned:,.0f}" in text
 
