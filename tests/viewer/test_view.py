@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -30,6 +31,8 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.episode_log import episode_json, play_episode
 from fctncalling.lab.text_environment import TextHistory
 from fctncalling.lab.viewer import ViewError, load_run, page_data
+from fctncalling.lab.viewer.compared_runs import comparison_sentence, settings_that_differ
+from fctncalling.lab.viewer.headline import Tally
 
 
 def data_of(run: Path, **options: Any) -> dict[str, Any]:
@@ -379,6 +382,38 @@ def test_the_default_is_the_64_worst(tmp_path: Path) -> None:
     assert shown == [*range(1, 55), *range(71, 81)]
 
 
+def test_settings_that_have_no_effect_in_a_run_do_not_differ() -> None:
+    default = {"algorithm_name": "TPPO", "lam": None, "whiten_advantages": True, "lr": 1e-4}
+    own = {**default, "algorithm_name": "mine:OWN", "lam": 0.95}  # what it has where none is given
+
+    def differ(*changes: dict[str, Any]) -> list[str]:
+        names = [name for name, *_ in settings_that_differ([{**default, **c} for c in changes])]
+        return [name for name in names if name != "algorithm_name"]
+
+    grpo = {"algorithm_name": "GRPO", "lam": 0.5, "whiten_advantages": False}
+    assert differ({}, grpo) == []
+    assert differ({}, grpo, {"lam": 0.9}) == ["lam"]
+    assert differ({}, own) == []
+    assert differ(own, {**own, "lam": 0.8}) == ["lam"]
+    assert differ({}, {**own, "lr": 1e-3, "whiten_advantages": False}) == [
+        "lr",
+        "whiten_advantages",
+    ]
+    assert differ({"lr": "fast"}, grpo) == ["lr"], "settings of no known kind differ as they stand"
+
+
+def test_a_difference_counts_by_the_sign_test() -> None:
+    tallies: list[Tally] = [{"c": {"success": n, "judged": 20}} for n in (5, 11, 11)]
+    change = {"num_gained": 6, "num_lost": 0}  # p = 2 / 64
+    sentence = comparison_sentence(["A", "B"], tallies[:2], [change])
+    assert (
+        sentence
+        == "A 5 of 20 \N{RIGHTWARDS ARROW} B 11 of 20 right; 6 tasks gained, 0 lost (p = 0.031)"
+    )
+    best = comparison_sentence(["A", "B", "C"], tallies, [change] * 2)
+    assert best.endswith("(no difference that counts, p = 0.031)"), "the best of two: by chance"
+
+
 def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcomes = {"a": [1, 1, 0, 0], "b": [1, 0, 1, 1], "c": [1, 1, 0]}
     for name, valid in outcomes.items():
@@ -397,12 +432,16 @@ def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFi
     assert (first["gained"], first["lost"], first["both"]) == (["t2", "t3"], ["t1"], 4)
     assert (second["num_gained"], second["num_lost"], second["both"]) == (0, 0, 3)
     assert [each["c0"]["success"] for each in data["compared"]["tallies"]] == [1, 2, 1]
+    # Two gained and one lost: 2 * (1 + 3) / 8 of all ways to toss three coins, at most 1.
+    assert data["sentence"].endswith("2 tasks gained, 1 lost (no difference that counts, p = 1)")
     for name, gamma in (("one", 0.9), ("two", 0.8)):
         resolved = {"gamma": gamma, "device": "cpu"}
         write_sample_run(tmp_path / "runs" / name, sample_contents(), lam=gamma, resolved=resolved)
+        os.utime(tmp_path / "runs" / name / "episodes", (0, 100 * gamma))
     assert main(["view", str(tmp_path / "runs")]) == 0
     compared = data_in(tmp_path / "runs" / "view.html")["compared"]
-    assert sorted(Path(title).name for title in compared["titles"]) == ["one", "two"]
+    assert [Path(title).name for title in compared["titles"]] == ["two", "one"]  # the oldest first
+    assert compared["curves"] == [[[1, 0.2], [2, 0.4], [3, pytest.approx(0.6)]]] * 2
     assert [(name, sorted(values)) for name, *values in compared["settings"]] == [
         ("lam", [0.8, 0.9]),
         ("resolved.gamma", [0.8, 0.9]),
