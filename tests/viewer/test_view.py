@@ -31,8 +31,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.episode_log import episode_json, play_episode
 from fctncalling.lab.text_environment import TextHistory
 from fctncalling.lab.viewer import ViewError, load_run, page_data
-from fctncalling.lab.viewer.compared_runs import comparison_sentence, settings_that_differ
-from fctncalling.lab.viewer.headline import Tally
+from fctncalling.lab.viewer.compared_runs import settings_that_differ
 
 
 def data_of(run: Path, **options: Any) -> dict[str, Any]:
@@ -402,29 +401,30 @@ def test_settings_that_have_no_effect_in_a_run_do_not_differ() -> None:
     assert differ({"lr": "fast"}, grpo) == ["lr"], "settings of no known kind differ as they stand"
 
 
-def test_a_difference_counts_by_the_sign_test() -> None:
-    tallies: list[Tally] = [{"c": {"success": n, "judged": 20}} for n in (5, 11, 11)]
-    change = {"num_gained": 6, "num_lost": 0}  # p = 2 / 64
-    sentence = comparison_sentence(["A", "B"], tallies[:2], [change])
-    assert (
-        sentence
-        == "A 5 of 20 \N{RIGHTWARDS ARROW} B 11 of 20 right; 6 tasks gained, 0 lost (p = 0.031)"
-    )
-    best = comparison_sentence(["A", "B", "C"], tallies, [change] * 2)
+def write_answers(path: Path, valid: list[int]) -> str:
+    lines = [
+        {"id": f"t{n}", "category": f"c{n % 2}", "steps": [], "valid": bool(each)}
+        for n, each in enumerate(valid)
+    ]
+    lines[-1]["error_type"] = "x"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    return str(path)
+
+
+def test_a_difference_counts_by_the_sign_test(tmp_path: Path) -> None:
+    files = [write_answers(tmp_path / f"{n}.jsonl", [1] * n + [0] * (9 - n)) for n in (2, 8)]
+    assert main(["view", *files]) == 0
+    assert data_in(tmp_path / "2.html")["sentence"] == (
+        "A 2 of 9 \N{RIGHTWARDS ARROW} B 8 of 9 right; 6 tasks gained, 0 lost (p = 0.031)"
+    )  # 2 / 64
+    assert main(["view", *files, files[1]]) == 0
+    best = data_in(tmp_path / "2.html")["sentence"]
     assert best.endswith("(no difference that counts, p = 0.031)"), "the best of two: by chance"
 
 
 def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcomes = {"a": [1, 1, 0, 0], "b": [1, 0, 1, 1], "c": [1, 1, 0]}
-    for name, valid in outcomes.items():
-        lines = [
-            {"id": f"t{n}", "category": f"c{n % 2}", "steps": [], "valid": bool(each)}
-            for n, each in enumerate(valid)
-        ]
-        lines[-1]["error_type"] = "x"
-        path = tmp_path / f"{name}.jsonl"
-        path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
-    files = [str(tmp_path / f"{name}.jsonl") for name in outcomes]
+    files = [write_answers(tmp_path / f"{name}.jsonl", each) for name, each in outcomes.items()]
     assert main(["view", *files]) == 0
     data = data_in(tmp_path / "a.html")
     assert data["title"] == files[0]

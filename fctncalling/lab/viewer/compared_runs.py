@@ -42,7 +42,7 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     return {
         "titles": [str(run.path) for run in runs],
         "letters": letters,
-        "sentence": comparison_sentence(letters, tallies, changes),
+        "sentence": _sentence(letters, tallies, changes),
         "files": [run.episodes_file.name for run in judged],
         "tallies": list(tallies),
         "changes": changes,
@@ -52,9 +52,7 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     }
 
 
-def comparison_sentence(
-    letters: Sequence[str], tallies: Sequence[Tally], changes: Sequence[Record]
-) -> str:
+def _sentence(letters: Sequence[str], tallies: Sequence[Tally], changes: Sequence[Record]) -> str:
     """Return the first run's result beside the best of the others'."""
     counts = [
         [sum(count[name] for count in tally.values()) for name in ("success", "judged")]
@@ -117,7 +115,7 @@ def settings_that_differ(configs: Sequence[Mapping[str, Any]]) -> list[list[Any]
         values = [config.get(name) for config in flat]
         pairs = zip(values, idle, strict=True)
         effective = [value for value, without in pairs if name not in without]
-        if len({repr(value) for value in effective}) > 1:
+        if any(value != effective[0] for value in effective):
             rows.append([name, *values])
     return rows
 
@@ -131,7 +129,7 @@ def _as_given(config: Mapping[str, Any]) -> Mapping[str, Any]:
 def _curve(run: LoadedRun) -> list[list[float]]:
     """Return [update, success rate of its episodes] of a run's updates."""
     points = ([line.get("update"), line.get(SUCCESS)] for line in run.metrics)
-    return [point for point in points if all(map(is_number, point))]
+    return [point for point in points if all(map(is_number, point)) and 0 <= point[1] <= 1]
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> Record:
