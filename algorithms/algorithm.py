@@ -13,18 +13,34 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 class Trajectories(NamedTuple):
-    """Trajectories: acted tokens of each episode in time order, (E, L).
+    """Trajectories of an update: the tokens that the policy wrote, one row an episode, (E, L).
 
-    E episodes of at most L tokens, without their context.
+    E episodes of at most L tokens, without the text of tools and users; padding at the end is 0
+    or false. Episodes come in the order in which they were drawn, those of a group side by side;
+    in a team, one for each role. Invalid ones are left out. With --dynamic_sampling above 1 and
+    groups of at least 2, so is every group whose outcomes agree.
+
+    - `rewards` (E, L): at the last token of each action, as learned from: less the penalties of
+      --overlong penalty, times reward_scale; at every token less the KL penalty of kl_mode reward.
+    - `values` (E, L): the critic's, of the state before the token, from before the update; with
+      --lam auto weighed by what they know; with --critic places by place; an untrained head's
+      where `Algorithm.critic` is false.
+    - `acted` (E, L) bool: false on padding alone.
+    - `ends_action` (E, L) bool: the last token of its action.
+    - `bootstrap` (E,): the value behind an episode that was cut off; 0 where it terminated,
+      without a critic, or by --truncation_bootstrap false.
+    - `group` (E,) int64: equal for episodes of one task and environment seed, from 0.
+    - `lam` (E, L): lambda from a token's action to the next, with --lam auto or --critic places;
+      else None, and --lam stands for all (0.95 where an algorithm of your own is given none).
     """
 
-    rewards: Tensor  # (E, L)
-    values: Tensor  # (E, L) of the state before the token, from before the update
-    acted: Tensor  # (E, L) bool, false only on the padding at the end
-    ends_action: Tensor  # (E, L) bool
-    bootstrap: Tensor  # (E,) value after the last token; 0 where terminated
-    group: Tensor  # (E,) int64, equal for episodes of one task and environment seed
-    lam: Tensor | None = None  # (E, L) lambda from a token's action to the next; None: --lam
+    rewards: Tensor
+    values: Tensor
+    acted: Tensor
+    ends_action: Tensor
+    bootstrap: Tensor
+    group: Tensor
+    lam: Tensor | None = None
 
     def lambdas(self, config: TrainConfig) -> Tensor | float:
         """Return lambda, of each token (E, L) or one for all; 1 where nothing says it."""
@@ -46,11 +62,18 @@ class Trajectories(NamedTuple):
 
 
 class AdvantageEstimate(NamedTuple):
-    """Estimated advantages and returns (value targets), in the trajectories' shape, (E, L)."""
+    """Estimated advantages and returns (value targets), in the trajectories' shape, (E, L).
 
-    advantages: Tensor  # (E, L)
-    returns: Tensor  # (E, L) targets of the critic
-    # (E, L) bool, the tokens that enter the losses (action-level algorithms: one token an action)
+    Padding is ignored.
+
+    - `advantages` (E, L).
+    - `returns` (E, L): targets of the critic.
+    - `loss_mask` (E, L) bool: the tokens that enter the losses (action-level algorithms: one token
+      an action).
+    """
+
+    advantages: Tensor
+    returns: Tensor
     loss_mask: Tensor
 
 
@@ -72,15 +95,23 @@ def identity(values: Tensor, groups: TokenGroups) -> Tensor:
 
 
 class Algorithm(NamedTuple):
-    """Algorithm: the parts in which algorithms differ, an estimate, a log-ratio, an average."""
+    """Algorithm: the parts in which algorithms differ, an estimate, a log-ratio, an average.
+
+    - `estimate` is called once an update, and in each of several processes with the episodes of
+      all; a fit of the critic (--critic_warmup_episodes, --critic_window_updates) calls it for its
+      returns, with values of 0. It should depend on its arguments alone: no checkpoint keeps a
+      variable of its module, so --resume begins without it.
+    - `log_ratio`: log-ratios of tokens (n,) to the log-ratio that is clipped at each token, (n,).
+    - `average`: entropies or KLs of tokens (n,) to the number that the loss takes at each, (n,).
+    - `critic`: true: the critic learns the estimate's returns, advantages are whitened by
+      --whiten_advantages, and all are 0 where all episodes earned the same. False: advantages are
+      taken as they are, and returns are logged alone (`returns_to_go` will do).
+    """
 
     name: str
     estimate: Callable[[Trajectories, TrainConfig], AdvantageEstimate]
-    # per-token log-ratios (n,) -> the log-ratio that is clipped at each token (n,)
     log_ratio: Callable[[Tensor, TokenGroups, TrainConfig], Tensor]
-    # per-token entropies or KLs (n,) -> what the loss takes at each token (n,)
     average: Callable[[Tensor, TokenGroups], Tensor] = identity
-    # False: values are neither used nor trained, and the estimate scales its own advantages
     critic: bool = True
 
 

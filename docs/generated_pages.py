@@ -80,6 +80,7 @@ REFERENCE = {
     "fctncalling.evaluation.episode_log": "play_episodes",
     "fctncalling.lab.text_environment.text_environment": "TextEnvironment",
     "fctncalling.lab.text_environment.text_history": "TextHistory",
+    "fctncalling.algorithms.algorithm": "Algorithm Trajectories AdvantageEstimate returns_to_go",
     "fctncalling.algorithms.advantages": "decomposed_gae action_gae",
 }
 """Module -> names that the reference shows of it."""
@@ -215,14 +216,19 @@ class _Annotation(str):
         return str(self)
 
 
+def _as_written(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Return a parameter with annotation and default as the source has them."""
+    written = getattr(parameter.annotation, "__forward_arg__", parameter.annotation)
+    if isinstance(written, str):
+        parameter = parameter.replace(annotation=_Annotation(written))
+    if inspect.isfunction(parameter.default):
+        parameter = parameter.replace(default=_Annotation(parameter.default.__name__))
+    return parameter
+
+
 def _signature(name: str, thing: Any) -> str:
     signature = inspect.signature(thing)
-    known = [
-        each.replace(annotation=_Annotation(each.annotation))
-        if isinstance(each.annotation, str)
-        else each
-        for each in signature.parameters.values()
-    ]
+    known = [_as_written(each) for each in signature.parameters.values()]
     returned = signature.return_annotation
     if isinstance(returned, str):
         returned = _Annotation(returned)

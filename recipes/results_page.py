@@ -18,14 +18,13 @@ import random
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from math import comb
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
-from fctncalling.evaluation.pass_at_k import wilson_interval
+from fctncalling.evaluation.pass_at_k import sign_test, wilson_interval
 
 VERDICTS = ("valid", "strict_valid")
 Answers = dict[str, dict[str, Any]]  # task id -> a line of `run`
@@ -130,12 +129,6 @@ def outcomes_of(before: Answers, after: Answers, categories: Sequence[str]) -> d
             pair = (int(bool(line["valid"])), int(bool(after[task_id]["valid"])))
             outcomes[names[pair]].append(task_id)
     return outcomes
-
-
-def sign_test(gained: int, lost: int) -> float:
-    """Return the exact two-sided p-value of as many changes of each kind, were both as likely."""
-    total, fewer = gained + lost, min(gained, lost)
-    return min(1.0, 2 * sum(comb(total, k) for k in range(fewer + 1)) / 2**total)
 
 
 def side_by_side(

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import torch
 
 
+OWN_LAM = 0.95
+"""--lam of an algorithm of one's own where none is given: nothing measures its values."""
 POLICY_CREDIT = {
     "none": "{name}'s estimate{values}",
     "leave_one_out": "{name}'s estimate{values}, less the mean of the group's others "
@@ -146,7 +148,7 @@ class TrainConfig(LearningSettings, RunningSettings):
         self.critic_warmup_episodes = max(self.critic_warmup_episodes, former)
         self.critic_warmup_updates = 0
         if self.has_own_algorithm and self.lam is None:
-            self.lam = 0.95
+            self.lam = OWN_LAM
         if self.algorithm_name == "GRPO":  # its groups are their own baseline
             self.group_baseline = "none"
         if self.critic == "places":  # they are the credit; no head learns

@@ -5,7 +5,8 @@ Whoever gives a flag expects it to do something.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from fctncalling.training.run_config import RunConfig
 OUR_ENV = "fctncalling_env"
 CLARIFY = "clarify"  # the same environment, over tasks made for questions
 TEAM = "team"
+NO_EFFECT = "no effect"
 
 
 class IdleFlagRule(NamedTuple):
@@ -26,7 +28,7 @@ class IdleFlagRule(NamedTuple):
     idle: Callable[[Any], bool]  # of a TrainConfig, in RUN_RULES of a RunConfig
     needs: str  # what they have an effect with
     refused: bool = True  # false: harmless, reported as a note
-    without: str = "no effect"  # what they do without it
+    without: str = NO_EFFECT  # what they do without it
 
 
 Refused = IdleFlagRule
@@ -161,6 +163,22 @@ RUN_RULES = (
         "--num_rollout_workers above 0",
     ),
 )
+
+
+def idle_settings(settings: Mapping[str, Any]) -> set[str]:
+    """Return the names of settings without any effect in a run, by those of its config.json.
+
+    Empty for a run whose settings are not understood, as of another version.
+    """
+    known = ({field.name for field in fields(kind)} for kind in (TrainConfig, RunConfig))
+    of_run = [{name: settings[name] for name in names if name in settings} for names in known]
+    try:
+        config, run_config = TrainConfig(**of_run[0]), RunConfig(**of_run[1])
+    except (TypeError, ValueError):
+        return set()
+    idle = [rule for rule in RULES if rule.idle(config)]
+    idle += [rule for rule in RUN_RULES if rule.idle(run_config)]
+    return {name for rule in idle if rule.without == NO_EFFECT for name in rule.flags.split()}
 
 
 def idle_flag_notes(

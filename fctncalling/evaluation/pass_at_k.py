@@ -56,6 +56,12 @@ def wilson_interval(rate: float, count: float, z: float = Z_95) -> tuple[float, 
     return 0.0 if rate <= 0 else low, 1.0 if rate >= 1 else high  # whatever rounding makes of them
 
 
+def sign_test(gained: int, lost: int) -> float:
+    """Return the exact two-sided p-value of as many changes of each kind, were both as likely."""
+    total, fewer = gained + lost, min(gained, lost)
+    return min(1.0, 2 * sum(math.comb(total, k) for k in range(fewer + 1)) / 2**total)
+
+
 def confidence_interval_of_mean(values: Sequence[float], num_samples: int) -> tuple[float, float]:
     """Return the 95 % confidence interval of a mean over tasks, of values in 0..1.
 

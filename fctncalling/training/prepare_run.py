@@ -24,6 +24,7 @@ from fctncalling.algorithms.distributed.process_group import (
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.ppo import find_algorithm
 from fctncalling.algorithms.rollout.start_sampler import StartSampler
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.logs import NoLog, RunExistsError, RunLog, results_folder
@@ -174,7 +175,7 @@ def _check_and_announce(
 
 def learning_notes(config: TrainConfig) -> list[str]:
     """Return notes on unusual credit assignment and episodes of an update."""
-    notes = []
+    notes = [_own_algorithm_note(config)] if config.has_own_algorithm else []
     if config.policy_credit != f"{config.algorithm_name}'s estimate":
         notes.append(f"Policy credit: {config.policy_credit}.")
     if config.starts == "prefix":
@@ -186,10 +187,20 @@ def learning_notes(config: TrainConfig) -> list[str]:
         wanted = config.episodes_per_update
         notes.append(
             f"Episodes of an update: {wanted}, and up to {config.dynamic_sampling * wanted} until "
-            f"{wanted} are in groups that differ, which it learns from (--dynamic_sampling "
-            f"{config.dynamic_sampling})."
+            f"{wanted} are in groups that differ; it learns from those alone, fewer or more "
+            f"(--dynamic_sampling {config.dynamic_sampling})."
         )
     return notes
+
+
+def _own_algorithm_note(config: TrainConfig) -> str:
+    """Return which episodes an algorithm of one's own sees, and what becomes of its advantages."""
+    seen, taken = "all episodes", "taken as they are"
+    if config.dynamic_sampling > 1 and config.episodes_per_task > 1:
+        seen = "the episodes of groups that differ alone (--dynamic_sampling 1: all)"
+    if config.whiten_advantages and find_algorithm(config.algorithm_name).critic:
+        taken = "whitened (--whiten_advantages false: taken as they are)"
+    return f"{config.algorithm_name}: the estimate sees {seen}; its advantages are {taken}."
 
 
 def _start_processes(config: TrainConfig, run_config: RunConfig) -> ProcessGroup:

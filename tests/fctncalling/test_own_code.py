@@ -16,6 +16,7 @@ from token_worlds import episode, policy_with_values, settings, some_episodes, t
 from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.model_presets import PRESETS
+from fctncalling.algorithms.learning_signal import shape_rewards
 from fctncalling.cli.train import main, parse_settings
 from fctncalling.training.prepare_run import learning_notes
 from fctncalling.training.resume import keep_former_defaults
@@ -33,6 +34,11 @@ def sevens(trajectories, config):
     return estimate._replace(advantages=torch.full_like(estimate.advantages, 777.0))
 
 
+SEEN = []
+SPY = MONTE_CARLO._replace(
+    estimate=lambda seen, config: SEEN.append(seen) or monte_carlo_estimate(seen, config)
+)
+NO_CRITIC = MONTE_CARLO._replace(critic=False)
 SEVENS = MONTE_CARLO._replace(name="SEVENS", estimate=sevens)
 
 
@@ -104,10 +110,49 @@ def test_what_mends_the_estimate_or_stands_in_its_place_is_said_at_the_start() -
     assert credit == (
         "Policy credit: TPPO's estimate of values weighed by what they know (--lam auto)."
     )
-    assert episodes.startswith("Episodes of an update: 64, and up to 128 until 64 are in groups")
+    assert episodes == (
+        "Episodes of an update: 64, and up to 128 until 64 are in groups that differ; it learns "
+        "from those alone, fewer or more (--dynamic_sampling 2)."
+    )
     (by_state,) = learning_notes(TrainConfig(group_size=4, group_baseline="state"))
     assert by_state.startswith("Policy credit: by matched states (--group_baseline state); TPPO's")
     assert learning_notes(TrainConfig(lam=0.95)) == []
+
+
+def test_the_start_says_what_an_own_estimate_sees_and_what_becomes_of_it() -> None:
+    job = TrainConfig(**EMBEDDED_MODEL_DEFAULTS, algorithm_name="my_code:MONTE_CARLO")
+    hidden, whole = "groups that differ alone", "the estimate sees all episodes; "
+    note, _ = learning_notes(job)
+    assert hidden in note
+    assert "whitened (--whiten_advantages false" in note
+    (note,) = learning_notes(replace(job, dynamic_sampling=1, whiten_advantages=False))
+    assert note.endswith(f"{whole}its advantages are taken as they are.")
+    (note,) = learning_notes(TrainConfig(algorithm_name="my_code:NO_CRITIC"))
+    assert note.endswith(f"{whole}its advantages are taken as they are.")  # none are whitened
+
+
+def test_trajectories_keep_their_contract() -> None:
+    """What `Trajectories` says of order, padding, groups, ends and lambda."""
+    config = settings(algorithm_name="my_code:SPY", reward_scale=2.0, gamma=0.9, lam=None)
+    policy = policy_with_values()
+    episodes = [
+        episode([(2, 1.0), (1, 0.5)], terminated=True),
+        episode([(1, 0.0)], terminated=False),
+        replace(episode([(1, 1.0)], terminated=True), task_id="other"),
+        episode([(1, 1.0)], terminated=True, invalid=True),
+    ]
+    targets = targets_of(policy, shape_rewards(episodes, config), config)
+    seen = sys.modules["my_code"].SEEN
+    assert len(seen) == 1, "once an update"
+    assert seen[0].rewards.tolist() == [[0, 2, 1], [0, 0, 0], [2, 0, 0]]
+    assert seen[0].acted.sum(1).tolist() == [3, 1, 1]
+    assert seen[0].ends_action.int().tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 0]]
+    assert seen[0].group.tolist() == [0, 0, 1]
+    assert seen[0].lam is None
+    assert seen[0].lambdas(config) == 0.95
+    assert seen[0].values[seen[0].acted].tolist() == targets.old_values.tolist()
+    assert not seen[0].values[~seen[0].acted].any()
+    assert (seen[0].bootstrap != 0).tolist() == [False, True, False]
 
 
 def test_the_chosen_algorithms_advantages_reach_the_loss_of_every_job() -> None:

@@ -411,6 +411,11 @@ def test_compared_runs_stand_side_by_side(browser: Any, pages: dict[str, Path]) 
     for width in (400, 1280):
         with OpenPage(browser, folder / "compared.html", width=width) as page:
             page.tab.click('[data-view="compared"]')
-            assert page.count("main .card") == 4
+            assert page.count("main .card") == 5
+            assert (
+                page.count("#compared-curves polyline")
+                == page.value("page.data.compared.curves.filter((each) => each.length > 1).length")
+                > 0
+            )
             assert page.value("document.documentElement.scrollWidth") <= width
             assert "env_name" in page.text("main .card:last-child")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -30,6 +31,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.episode_log import episode_json, play_episode
 from fctncalling.lab.text_environment import TextHistory
 from fctncalling.lab.viewer import ViewError, load_run, page_data
+from fctncalling.lab.viewer.compared_runs import settings_that_differ
 
 
 def data_of(run: Path, **options: Any) -> dict[str, Any]:
@@ -379,17 +381,50 @@ def test_the_default_is_the_64_worst(tmp_path: Path) -> None:
     assert shown == [*range(1, 55), *range(71, 81)]
 
 
+def test_settings_that_have_no_effect_in_a_run_do_not_differ() -> None:
+    default = {"algorithm_name": "TPPO", "lam": None, "whiten_advantages": True, "lr": 1e-4}
+    own = {**default, "algorithm_name": "mine:OWN", "lam": 0.95}  # what it has where none is given
+
+    def differ(*changes: dict[str, Any]) -> list[str]:
+        names = [name for name, *_ in settings_that_differ([{**default, **c} for c in changes])]
+        return [name for name in names if name != "algorithm_name"]
+
+    grpo = {"algorithm_name": "GRPO", "lam": 0.5, "whiten_advantages": False}
+    assert differ({}, grpo) == []
+    assert differ({}, grpo, {"lam": 0.9}) == ["lam"]
+    assert differ({}, own) == []
+    assert differ(own, {**own, "lam": 0.8}) == ["lam"]
+    assert differ({}, {**own, "lr": 1e-3, "whiten_advantages": False}) == [
+        "lr",
+        "whiten_advantages",
+    ]
+    assert differ({"lr": "fast"}, grpo) == ["lr"], "settings of no known kind differ as they stand"
+
+
+def write_answers(path: Path, valid: list[int]) -> str:
+    lines = [
+        {"id": f"t{n}", "category": f"c{n % 2}", "steps": [], "valid": bool(each)}
+        for n, each in enumerate(valid)
+    ]
+    lines[-1]["error_type"] = "x"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    return str(path)
+
+
+def test_a_difference_counts_by_the_sign_test(tmp_path: Path) -> None:
+    files = [write_answers(tmp_path / f"{n}.jsonl", [1] * n + [0] * (9 - n)) for n in (2, 8)]
+    assert main(["view", *files]) == 0
+    assert data_in(tmp_path / "2.html")["sentence"] == (
+        "A 2 of 9 \N{RIGHTWARDS ARROW} B 8 of 9 right; 6 tasks gained, 0 lost (p = 0.031)"
+    )  # 2 / 64
+    assert main(["view", *files, files[1]]) == 0
+    best = data_in(tmp_path / "2.html")["sentence"]
+    assert best.endswith("(no difference that counts, p = 0.031)"), "the best of two: by chance"
+
+
 def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcomes = {"a": [1, 1, 0, 0], "b": [1, 0, 1, 1], "c": [1, 1, 0]}
-    for name, valid in outcomes.items():
-        lines = [
-            {"id": f"t{n}", "category": f"c{n % 2}", "steps": [], "valid": bool(each)}
-            for n, each in enumerate(valid)
-        ]
-        lines[-1]["error_type"] = "x"
-        path = tmp_path / f"{name}.jsonl"
-        path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
-    files = [str(tmp_path / f"{name}.jsonl") for name in outcomes]
+    files = [write_answers(tmp_path / f"{name}.jsonl", each) for name, each in outcomes.items()]
     assert main(["view", *files]) == 0
     data = data_in(tmp_path / "a.html")
     assert data["title"] == files[0]
@@ -397,12 +432,16 @@ def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFi
     assert (first["gained"], first["lost"], first["both"]) == (["t2", "t3"], ["t1"], 4)
     assert (second["num_gained"], second["num_lost"], second["both"]) == (0, 0, 3)
     assert [each["c0"]["success"] for each in data["compared"]["tallies"]] == [1, 2, 1]
+    # Two gained and one lost: 2 * (1 + 3) / 8 of all ways to toss three coins, at most 1.
+    assert data["sentence"].endswith("2 tasks gained, 1 lost (no difference that counts, p = 1)")
     for name, gamma in (("one", 0.9), ("two", 0.8)):
         resolved = {"gamma": gamma, "device": "cpu"}
         write_sample_run(tmp_path / "runs" / name, sample_contents(), lam=gamma, resolved=resolved)
+        os.utime(tmp_path / "runs" / name / "episodes", (0, 100 * gamma))
     assert main(["view", str(tmp_path / "runs")]) == 0
     compared = data_in(tmp_path / "runs" / "view.html")["compared"]
-    assert sorted(Path(title).name for title in compared["titles"]) == ["one", "two"]
+    assert [Path(title).name for title in compared["titles"]] == ["two", "one"]  # the oldest first
+    assert compared["curves"] == [[[1, 0.2], [2, 0.4], [3, pytest.approx(0.6)]]] * 2
     assert [(name, sorted(values)) for name, *values in compared["settings"]] == [
         ("lam", [0.8, 0.9]),
         ("resolved.gamma", [0.8, 0.9]),

@@ -58,7 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(add_flag, parser)
     runs = (
         "folder of a training run, or .jsonl[.gz] file; several, or a folder of runs, are "
-        "compared, and the page is of the first (in a folder the newest)"
+        "compared with the first (in a folder the oldest); the page is of the first (in a folder "
+        "the newest)"
     )
     dump = "RUN is that trainer's rollout dump, or a folder of them"
     worst = (
@@ -110,7 +111,8 @@ def _make(args: argparse.Namespace, output: Path) -> int:
         files = ["--input", str(loaded.episodes_file.resolve())]
         data["replay"] = shlex.join(["fctncalling", "replay", *files, *task_of.replay_flags()])
     if len(paths) > 1:
-        compared = compared_runs([loaded, *(_loaded(args, path) for path in paths[1:])])
+        runs = [loaded, *(_loaded(args, path) for path in paths[1:])]
+        compared = compared_runs(runs if len(args.run) > 1 else runs[::-1])  # else newest first
         data |= {"compared": compared, "sentence": compared["sentence"]}
     size = write_page(output, data)
     for note in filter(None, [*loaded.notes, task_of.refusal]):

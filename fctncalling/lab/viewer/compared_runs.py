@@ -1,18 +1,30 @@
-"""Several runs beside each other: outcomes by category and task, settings that differ."""
+"""Several runs beside each other: outcomes, success over updates, settings that differ."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fctncalling.algorithms.config.train_config import OWN_LAM
+from fctncalling.cli.idle_flags import idle_settings
+from fctncalling.evaluation.pass_at_k import sign_test
 from fctncalling.lab.viewer.episode_entry import episode_entry
 from fctncalling.lab.viewer.headline import Tally, count_outcome
-from fctncalling.lab.viewer.run_files import EpisodeLines, LoadedRun, Record, episode_files
+from fctncalling.lab.viewer.run_files import (
+    EpisodeLines,
+    LoadedRun,
+    Record,
+    episode_files,
+    is_number,
+)
 
 MAX_TASKS = 100_000
 """Tasks whose outcomes are compared."""
 MAX_NAMED = 200
 """Tasks gained or lost that a page names."""
+SUCCESS = "env/success_rate"
+COUNTS_BELOW = 0.05
+"""Largest p-value of a difference that counts."""
 
 
 def compared_runs(runs: Sequence[LoadedRun]) -> Record:
@@ -23,11 +35,6 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     judged = [_judged(run) for run in runs]
     tallies, rates = zip(*map(_outcomes, judged), strict=True)
     changes = [_changes(rates[0], each) for each in rates[1:]]
-    configs = [_flat(run.config) for run in runs]
-    values = {
-        name: [config.get(name) for config in configs]
-        for name in sorted({name for config in configs for name in config})
-    }
     letters = [
         chr(65 + index % 26) + (str(index // 26) if index > 25 else "")
         for index in range(len(runs))
@@ -39,8 +46,9 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
         "files": [run.episodes_file.name for run in judged],
         "tallies": list(tallies),
         "changes": changes,
-        "settings": [[name, *of] for name, of in values.items() if any(one != of[0] for one in of)],
+        "settings": settings_that_differ([run.config for run in runs]),
         "metrics": [_last_metrics(run) for run in runs],
+        "curves": [_curve(run) for run in runs],
     }
 
 
@@ -56,7 +64,10 @@ def _sentence(letters: Sequence[str], tallies: Sequence[Tally], changes: Sequenc
     change = changes[best - 1]
     others = "" if len(share) == 2 else f", the best of {len(share) - 1} others"
     gained = f"{change['num_gained']} tasks gained, {change['num_lost']} lost"
-    return f"{first} \N{RIGHTWARDS ARROW} {other} right{others}; {gained}"
+    p = sign_test(change["num_gained"], change["num_lost"])
+    counts = p * len(changes) < COUNTS_BELOW  # the best of several differs by chance more often
+    verdict = "" if counts else "no difference that counts, "
+    return f"{first} \N{RIGHTWARDS ARROW} {other} right{others}; {gained} ({verdict}p = {p:.2g})"
 
 
 def _judged(run: LoadedRun) -> LoadedRun:
@@ -93,6 +104,32 @@ def _changes(first: Mapping[str, float], other: Mapping[str, float]) -> Record:
         "gained": gained[:MAX_NAMED],
         "lost": lost[:MAX_NAMED],
     }
+
+
+def settings_that_differ(configs: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """Return name and values of each setting that differs among the runs where it has an effect."""
+    flat = [_flat(_as_given(config)) for config in configs]
+    idle = [idle_settings(config) for config in configs]
+    rows = []
+    for name in sorted({name for config in flat for name in config}):
+        values = [config.get(name) for config in flat]
+        pairs = zip(values, idle, strict=True)
+        effective = [value for value, without in pairs if name not in without]
+        if any(value != effective[0] for value in effective):
+            rows.append([name, *values])
+    return rows
+
+
+def _as_given(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings without the --lam that an own algorithm has where none is given."""
+    own = ":" in str(config.get("algorithm_name"))
+    return {**config, "lam": None} if own and config.get("lam") == OWN_LAM else config
+
+
+def _curve(run: LoadedRun) -> list[list[float]]:
+    """Return [update, success rate of its episodes] of a run's updates."""
+    points = ([line.get("update"), line.get(SUCCESS)] for line in run.metrics)
+    return [point for point in points if all(map(is_number, point)) and 0 <= point[1] <= 1]
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> Record:

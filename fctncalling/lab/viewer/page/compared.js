@@ -1,12 +1,12 @@
-// Several runs side by side; the first one is the page's own.
+// Several runs side by side; the first one is what the others are compared with.
 function drawCompared() {
-  const { titles, letters, files, tallies, changes, settings, metrics } = page.data.compared;
+  const { titles, letters, files, tallies, changes, settings, metrics, curves } = page.data.compared;
   return el("div", { class: "sheet" }, el("h2", {}, `${titles.length} runs`),
     el("section", { class: "card" }, table(["", "run", "episodes of", "success", "strictly", ...CURVES.slice(4, 7)], titles.map((title, index) => {
       const all = Object.values(tallies[index]).reduce(addCounts, NO_COUNT);
       return [letters[index], path(title), path(files[index]), rateCell(all, "success", NO_COUNT), rateCell(all, "strict", NO_COUNT), ...CURVES.slice(4, 7).map((name) => number(metrics[index][name]))];
     }))),
-    comparedCategories(tallies, letters), comparedTasks(changes, letters),
+    comparedCurves(curves, letters), comparedCategories(tallies, letters), comparedTasks(changes, letters),
     settings.length ? el("section", { class: "card" }, el("h2", {}, "Settings that differ"),
       table(["setting", ...letters], settings.map(([name, ...values]) => [el("code", {}, name), ...values.map((each) => el("code", {}, each === null ? "–" : String(each)))]))) : null);
 }
@@ -29,6 +29,22 @@ function rateCell(count, name, first) {
   if (!count[of] || (name === "strict" && !count.judged_strictly)) return "–";
   const points = first[of] ? 100 * (count[name] / count[of] - first[name] / first[of]) : 0;
   return el("span", {}, bar(count[name], count[of]), " ", Math.abs(points) < 0.05 ? "" : el("span", { class: points > 0 ? "good" : "bad" }, `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)}`));
+}
+
+// Success of all runs over their updates, on one scale.
+function comparedCurves(curves, letters) {
+  const drawn = curves.map((points, index) => ({ points, letter: letters[index], colour: `hsl(${(215 + 137 * index) % 360} 70% 48%)` })).filter(({ points }) => points.length > 1);
+  if (!drawn.length) return null;
+  WIDTH = curveWidth();
+  const last = drawn.reduce((most, { points }) => Math.max(most, points[points.length - 1][0]), 1);
+  const x = (update) => EDGE.left + (WIDTH - EDGE.left - EDGE.right) * (update / last);
+  const y = (share) => HEIGHT - EDGE.bottom - (HEIGHT - EDGE.top - EDGE.bottom) * share;
+  const lines = drawn.map(({ points, letter, colour }) => svg("polyline", { points: points.map(([update, share]) => `${x(update).toFixed(1)},${y(share).toFixed(1)}`).join(" "), "data-run": letter, fill: "none", stroke: colour, "stroke-width": 2 }));
+  return el("section", { class: "card", id: "compared-curves" }, el("h2", {}, "Success over updates"),
+    el("figure", { class: "curve" },
+      svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", style: "cursor: default", "aria-label": `share of each update's episodes that succeed, of ${drawn.length} runs` },
+        gridLines(0, 1, x, y, last), lines, svg("text", { x: x(last), y: HEIGHT - 7, "text-anchor": "end" }, `update ${last}`)),
+      el("figcaption", {}, drawn.map(({ letter, colour }) => el("span", { class: "key" }, el("i", { style: `border-color: ${colour}` }), letter)), el("span", {}, "share of each update's episodes that succeed"))));
 }
 
 function comparedCategories(tallies, letters) {
