@@ -59,7 +59,8 @@ def wilson_interval(rate: float, count: float, z: float = Z_95) -> tuple[float, 
 def sign_test(gained: int, lost: int) -> float:
     """Return the exact two-sided p-value of as many changes of each kind, were both as likely."""
     total, fewer = gained + lost, min(gained, lost)
-    return min(1.0, 2 * sum(math.comb(total, k) for k in range(fewer + 1)) / 2**total)
+    at_most = sum(math.comb(total, k) for k in range(fewer + 1))
+    return min(1.0, 2 * at_most / (1 << total))
 
 
 def confidence_interval_of_mean(values: Sequence[float], num_samples: int) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fctncalling.algorithms.config.train_config import OWN_LAM
@@ -65,8 +65,8 @@ def _sentence(letters: Sequence[str], tallies: Sequence[Tally], changes: Sequenc
     others = "" if len(share) == 2 else f", the best of {len(share) - 1} others"
     gained = f"{change['num_gained']} tasks gained, {change['num_lost']} lost"
     p = sign_test(change["num_gained"], change["num_lost"])
-    counts = p * len(changes) < COUNTS_BELOW  # the best of several differs by chance more often
-    verdict = "" if counts else "no difference that counts, "
+    # The best of several differs by chance more often.
+    verdict = "" if p * len(changes) < COUNTS_BELOW else "no difference that counts, "
     return f"{first} \N{RIGHTWARDS ARROW} {other} right{others}; {gained} ({verdict}p = {p:.2g})"
 
 
@@ -128,7 +128,7 @@ def _as_given(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _curve(run: LoadedRun) -> list[list[float]]:
     """Return [update, success rate of its episodes] of a run's updates."""
-    points = ([line.get("update"), line.get(SUCCESS)] for line in run.metrics)
+    points: Iterator[list[Any]] = ([line.get("update"), line.get(SUCCESS)] for line in run.metrics)
     return [point for point in points if all(map(is_number, point)) and 0 <= point[1] <= 1]
 
 
