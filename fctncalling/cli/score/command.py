@@ -1,11 +1,12 @@
 """Score results as BFCL's leaderboard does: BFCL's own result tree, or JSON Lines of answers.
 
 A result tree is result/<model>/<group>/BFCL_v4_<category>_result.json (or one model's folder, or
-one file of it), lines {"id", "result"}. A model of the leaderboard is read as its handler there
-does, by its folder's name; exit code 2 where many answers are in a form that is not read. JSON
-Lines hold {"category", "form", "id", "response"} and may name a "model". With --score_dir the tree
-of scores is written as BFCL writes it: the failures of each category below its accuracy, and
-data_*.csv. A mean that lacks a category's results is N/A; BFCL counts such a category as 0, and so
+one file of it), lines {"id", "result"}; older names (BFCL_v3_simple_result.json,
+gorilla_openfunctions_v1_test_...) are read as today's. A model of the leaderboard is read as its
+handler there does, by its folder's name; exit code 2 where many answers are in a form that is not
+read. JSON Lines hold {"category", "form", "id", "response"} and may name a "model". With
+--score_dir the tree of scores is written as BFCL writes it: the failures of each category below its
+accuracy, and data_*.csv. A mean that lacks a category's results is N/A; BFCL counts such a category as 0, and so
 do --json and the CSV files. Intervals are 95 %, Wilson's; where tasks were sampled several times
 (`run --num_samples`), pass@k and pass^k stand beside, with Wilson's interval at the effective
 number of independent answers.
@@ -283,6 +284,7 @@ class AnswerScorer:
         self._args = args
         self._tools = TaskTools(args)
         self._answers = RecordedAnswers(args.input, flags)
+        self._answers.print_notes()
         self._open: dict[tuple[str, str], CategoryScorer] = {}
         self.judge = AnswerJudge(flags, self._tools)
         self.models: dict[str, ModelScores] = {}
