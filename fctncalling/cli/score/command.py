@@ -6,10 +6,10 @@ gorilla_openfunctions_v1_test_...) are read as today's. A model of the leaderboa
 handler there does, by its folder's name; exit code 2 where many answers are in a form that is not
 read. JSON Lines hold {"category", "form", "id", "response"} and may name a "model". With
 --score_dir the tree of scores is written as BFCL writes it: the failures of each category below its
-accuracy, and data_*.csv. A mean that lacks a category's results is N/A; BFCL counts such a category as 0, and so
-do --json and the CSV files. Intervals are 95 %, Wilson's; where tasks were sampled several times
-(`run --num_samples`), pass@k and pass^k stand beside, with Wilson's interval at the effective
-number of independent answers.
+accuracy, and data_*.csv. A mean that lacks a category's results is N/A; BFCL counts such a category
+as 0, and so do --json and the CSV files. Intervals are 95 %, Wilson's; where tasks were sampled
+several times (`run --num_samples`), pass@k and pass^k stand beside, with Wilson's interval at the
+effective number of independent answers.
 
 example:
   fctncalling score result --score_dir score --dataset_path data/bfcl
