@@ -200,8 +200,11 @@ def test_a_file_that_is_not_there_is_told(
 def test_a_mean_that_lacks_results_is_shown_as_such_with_what_bfcl_makes_of_it(
     shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    accuracy = write_results(shared, tmp_path / MODEL, "irrelevance")
-    assert score(shared, tmp_path, "--partial") == 0
+    path, accuracy = tmp_path / MODEL / "BFCL_v4_irrelevance_result.json", 1.0
+    path.parent.mkdir()
+    tasks = load_tasks(shared / "bfcl/data" / "BFCL_v4_irrelevance.json")
+    path.write_text("".join(f'{{"id": "{task.id}", "result": "No."}}\n' for task in tasks))
+    assert score(shared, tmp_path) == 0
     told = capsys.readouterr().out
     [unknown] = [line for line in told.splitlines() if "N/A" in line]
     assert unknown.startswith("N/A, for results are missing: V4 overall, ")
@@ -211,6 +214,10 @@ def test_a_mean_that_lacks_results_is_shown_as_such_with_what_bfcl_makes_of_it(
         f"21 categories, 20 have none; counted as 0, as BFCL does, it would be {accuracy / 20:.2%}"
         in told
     )
+    assert score(shared, tmp_path, "--partial") == 0
+    told = capsys.readouterr().out
+    assert "no answers of simple_python, " in told
+    assert "N/A" not in told
     assert score(shared, tmp_path, "--partial", "--json") == 0
     report = json.loads(capsys.readouterr().out)[MODEL]
     assert len(report["missing_categories"]) == 20

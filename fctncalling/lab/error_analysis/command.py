@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.score.answer_judge import AnswerJudge
-from fctncalling.cli.score.disputed_truths import disputed_line
+from fctncalling.cli.score.disputed_truths import disputed_line, truth_fault
 from fctncalling.cli.score.readings import Reading, ReadingFlags, add_reading_arguments
 from fctncalling.cli.score.results import RecordedAnswer, RecordedAnswers
 from fctncalling.cli.score.score_files import steps_of_messages
@@ -246,7 +246,7 @@ def diagnosed_answers(args: argparse.Namespace) -> tuple[dict[str, Any], UnreadA
                 **each.as_json(),
                 "read_by": readings[model, category].words(),
                 "is_official": readings[model, category].is_official,
-                "disputed": disputed_line(each.failed_tasks),
+                "disputed": disputed_line(each.faulty_truths),
             }
             for category, each in categories.items()
         }
@@ -276,6 +276,8 @@ def _add(
             extra_tools=classes,
             overflowed=overflowed,
         )
+        if not verdict.valid and (known := truth_fault(task, results.form)):
+            report.faulty_truths[task.id] = known
         if verdict.valid:
             steps = steps_of_messages(task, response, results.form)
             strict = strict_verdict(task, steps, verdict).error_type

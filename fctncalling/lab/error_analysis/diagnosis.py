@@ -63,7 +63,7 @@ class CategoryReport:
         self._complaints: Counter[str] = Counter()
         self._forgiven: Counter[str] = Counter()
         self._causes: dict[str, _CauseCount] = defaultdict(_CauseCount)
-        self.failed_tasks: list[str] = []  # ids
+        self.faulty_truths: dict[str, str] = {}  # id of a failed task -> what is wrong with it
         self.not_judged = ""  # why the first answer that could not be judged could not
 
     @property
@@ -81,7 +81,6 @@ class CategoryReport:
             self._counts["strict"] += strict_error_type is None
             self._forgiven.update([strict_error_type] if strict_error_type else ())
             return
-        self.failed_tasks.append(task_id)
         self._rules[str(found.verdict.error_type)] += 1
         self._complaints[_pattern(found.complaint)] += 1
         self._causes[found.cause].add(task_id, found, self._max_examples)
