@@ -46,6 +46,8 @@ RETIRED = (
     "sql",
     "chatable",
 )
+EXECUTABLE = "executable_"
+"""What the retired categories that are run began with in BFCL v1."""
 # Not in BFCL: its single-turn shapes in its other two languages, named so that "java" in the name
 # tells the language.
 LANGUAGE_VARIANTS = tuple(
@@ -64,6 +66,14 @@ ALIASES = {
     "javascript": "simple_javascript",
     "multi_turn": "multi_turn_base",
 }
+RESULT_NAMES = {
+    **ALIASES,
+    "relevance": "irrelevance",
+    "multiple_function": "multiple",
+    "parallel_function": "parallel",
+    "parallel_multiple_function": "parallel_multiple",
+}
+"""Names in result files and their ids, of any version since the first -> those of BFCL v4."""
 WITHOUT_ANSWER = frozenset({*RELEVANCE, "memory_prereq", "chatable"})
 """Categories whose entries have no possible answer: none is scored against one."""
 

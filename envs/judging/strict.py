@@ -31,6 +31,7 @@ _SAMPLE = frozenset({"value", "string", "text", "true", "false", "none", "the", 
 _MAX_NAMED = 3  # words of what any question may consist of: a name, a place
 _QUERY = ("query", "question", "search", "prompt", "message", "text", "translat", "keyword")
 _ENOUGH = 2  # mentions; one common word of the question is in reach of anybody
+_NOTHING = re.compile(r"\[\s*(?:(?:None|null)\s*)?\]")  # a list without a call
 _MERE_BRACKETS = re.compile(r"\s*\[[\w\s.,;:/-]*\]\s*\w")  # "[ls] cannot do that": words, no call
 # "[ls(a=1), cd] there is no cd": refused in words, where a turn waits for a function
 _REFUSED_NAME = re.compile(r"\s*\[(?:.*,\s*)?[\w.]+\]\s+\w", re.DOTALL)
@@ -147,36 +148,30 @@ MAX_TRIES = 3  # calls of one function with other arguments, beyond those of the
 _MAX_OBJECTS = 100  # of a text that are looked at for keys that stand twice
 
 
-def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -> Verdict:
-    """Return the official verdict, or the first leniency that it relied on.
+LENIENCIES = {
+    "unread_calls": "calls that cannot be read pass for no call, or for a question",
+    "call_while_function_withheld": "a call in the turn that waits for a function not offered yet",
+    "call_in_empty_turn": "calls in any other turn whose ground truth is empty",
+    "function_not_offered": "calls of functions that do not exist or are not offered yet",
+    "nested_call": "a call as an argument of another, which BFCL's checkers never see",
+    "lenient_syntax": "no Python: bare names as strings, positional arguments dropped, +5 as -5, "
+    "sums computed, brackets or fences mended",
+    "repeated_key": "a key twice in a JSON object, of which all but the last are dropped",
+    "needless_calls": "far more calls in a turn than its ground truth has, or many tries of one",
+    "changed_number": 'a number that is right only without its punctuation, "1.2" for "12"',
+    "dropped_punctuation": "a text that is right only without its blanks and punctuation",
+    "punctuation_for_nothing": 'punctuation, "---", for an omitted text',
+    "arbitrary_call": "any call where the right one is nowhere written down: its arguments do not "
+    "fit their docs, or say too little of the question",
+    "answer_outside_field": "an agentic answer that stands outside the field for it",
+    "answer_denied": "an agentic answer that is mentioned, and denied",
+    "answer_among_others": "an agentic answer that is mentioned among others",
+}
+"""Name behind "strict:" -> what BFCL forgives, in the order in which it is looked for."""
 
-    Forgiven are, by the name after "strict:" and in this order:
-    - `unread_calls`: calls that could not be read pass for an abstention where none is expected
-      (irrelevance, an empty turn), or for a question;
-    - `call_while_function_withheld`: another function, or the same one, is called in the turn that
-      waits for one that
-      is not offered yet;
-    - `call_in_empty_turn`: calls in any other turn whose ground truth is empty;
-    - `function_not_offered`: calls of functions that do not exist or are not offered yet, nested
-      ones too;
-    - `nested_call`: a call as an argument of another, which BFCL's checkers never see;
-    - `lenient_syntax`: calls that do not mean in Python what they are read as: bare names read as
-      strings, positional
-      arguments and second values of a name dropped, `+5` read as -5, sums computed, brackets or
-      fences mended. Messages in other forms than Python calls are not looked at for this;
-    - `repeated_key`: a key twice in a JSON object, of which all but the last are dropped;
-    - `needless_calls`: far more calls in a turn than its ground truth has (`MAX_CALLS`), or one of
-      its functions tried with many arguments (`MAX_TRIES`);
-    - `changed_number`, `dropped_punctuation`, `punctuation_for_nothing`: arguments that are the
-      accepted ones only
-      without blanks and punctuation, "1.2" for "12", "---" for an omitted text;
-    - `arbitrary_call`: any call passes where the right one is nowhere written down (relevance):
-      arguments that are
-      missing or unknown, do not fit their docs, or say too little of the question;
-    - `answer_outside_field`, `changed_number`, `answer_denied`, `answer_among_others`: an agentic
-      answer that is
-      mentioned, but not given (`fctncalling.checkers.strict_checker`).
-    """
+
+def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -> Verdict:
+    """Return the official verdict, or the first of LENIENCIES that it relied on."""
     if not official.valid or task.is_memory_prerequisite:
         return official
     fault = _unread_calls(task, steps) or _first_of_turns(task, steps) or _answer_fault(task, steps)
@@ -212,8 +207,8 @@ def _unread_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
 
 
 def _is_refusal(task: Task, text: str) -> bool:
-    """Whether a text that begins with a bracket is a refusal in words."""
-    if _MERE_BRACKETS.match(text):
+    """Whether a text that begins with a bracket is a refusal: in words, or a list of nothing."""
+    if _MERE_BRACKETS.match(text) or _NOTHING.fullmatch(text.strip()):
         return True
     return task.is_multi_turn and _REFUSED_NAME.match(text) is not None
 

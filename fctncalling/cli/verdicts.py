@@ -47,7 +47,9 @@ def run(args: argparse.Namespace) -> int:
     """
     flags = ReadingFlags.of(args)
     judge = RecordJudge(args.dataset_path or (), TaskTools(args), flags)
-    status = convert_file(args, "judging", RecordedAnswers(args.input, flags), judge.judge_answer)
+    answers = RecordedAnswers(args.input, flags)
+    answers.print_notes()
+    status = convert_file(args, "judging", answers, judge.judge_answer)
     return judge.report() or status
 
 

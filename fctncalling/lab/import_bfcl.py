@@ -211,6 +211,11 @@ def _folder(folder: Path) -> Read:
     for root in roots:
         if (root / "bfcl_eval" / "data").is_dir():
             return lambda name: (root / name).read_bytes()
+    if any(folder.glob("BFCL_v*.json")):
+        raise ImportFailure(
+            f"{folder}: holds task files already: nothing is to be imported. Every command takes "
+            f"them by --dataset_path {folder}"
+        )
     raise ImportFailure(f"{folder}: there is no bfcl_eval/data in it. {_expected()}")
 
 

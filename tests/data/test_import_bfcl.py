@@ -107,6 +107,14 @@ def test_json_lists_every_file_with_its_size(
     assert report["changed"] == []
 
 
+def test_a_folder_of_task_files_is_named_as_what_commands_take(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "BFCL_v4_simple_python.json").touch()
+    assert run(tmp_path, tmp_path / "data") == 2
+    assert f"--dataset_path {tmp_path}" in capsys.readouterr().err
+
+
 def test_a_changed_file_stops_everything_unless_it_is_accepted(
     wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,7 @@ from fctncalling.cli.score.score_files import ExtraMetrics, Latencies
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.judge import judge
+from fctncalling.evaluation.accepted_answers import accepted_answer
 
 GROUPS = {
     "simple_python": "non_live",
@@ -199,8 +200,11 @@ def test_a_file_that_is_not_there_is_told(
 def test_a_mean_that_lacks_results_is_shown_as_such_with_what_bfcl_makes_of_it(
     shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    accuracy = write_results(shared, tmp_path / MODEL, "irrelevance")
-    assert score(shared, tmp_path, "--partial") == 0
+    path, accuracy = tmp_path / MODEL / "BFCL_v4_irrelevance_result.json", 1.0
+    path.parent.mkdir()
+    tasks = load_tasks(shared / "bfcl/data" / "BFCL_v4_irrelevance.json")
+    path.write_text("".join(f'{{"id": "{task.id}", "result": "No."}}\n' for task in tasks))
+    assert score(shared, tmp_path) == 0
     told = capsys.readouterr().out
     [unknown] = [line for line in told.splitlines() if "N/A" in line]
     assert unknown.startswith("N/A, for results are missing: V4 overall, ")
@@ -210,6 +214,10 @@ def test_a_mean_that_lacks_results_is_shown_as_such_with_what_bfcl_makes_of_it(
         f"21 categories, 20 have none; counted as 0, as BFCL does, it would be {accuracy / 20:.2%}"
         in told
     )
+    assert score(shared, tmp_path, "--partial") == 0
+    told = capsys.readouterr().out
+    assert "no answers of simple_python, " in told
+    assert "N/A" not in told
     assert score(shared, tmp_path, "--partial", "--json") == 0
     report = json.loads(capsys.readouterr().out)[MODEL]
     assert len(report["missing_categories"]) == 20
@@ -227,18 +235,36 @@ def test_latencies_are_summed_up_as_by_the_standard_library() -> None:
     assert latencies.summary() == tuple(str(round(each, 2)) for each in expected)
 
 
-def test_version_3_names_and_ids_are_understood(
+def test_names_of_older_versions_score_as_todays_and_are_told(
     shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "result" / MODEL / "BFCL_v3_simple_result.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(
-        json.dumps({"id": "simple_0", "result": "[calculate_triangle_area(base=10, height=5)]"})
-        + "\n"
-    )
-    assert score(shared, tmp_path / "result", "--partial", "--json") == 0
-    [(_, report)] = json.loads(capsys.readouterr().out).items()
-    assert list(report["categories"]) == ["simple_python"]
+    folders = ("simple", "java", "multiple_function", "relevance")
+    now = ("simple_python", "simple_java", "multiple", "irrelevance")
+    older = {"simple": "BFCL_v3", "java": "BFCL_v2"}
+    for old, new in zip(folders, now, strict=True):
+        task = load_tasks(shared / f"bfcl/data/BFCL_v4_{new}.json")[0]
+        right = accepted_answer(task, "prompting") or "No function fits."
+        for name, prefix in (
+            (new, "BFCL_v4"),
+            (old, older.get(old, "gorilla_openfunctions_v1_test")),
+        ):
+            path = tmp_path / str(name == new) / MODEL / f"{prefix}_{name}_result.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            entry_id = task.id.replace(new, name)
+            path.write_text(json.dumps({"id": entry_id, "result": right}) + "\n")
+    gone = path.with_name("gorilla_openfunctions_v1_test_executable_simple_result.json")
+    gone.write_text('{"id": "executable_simple_0", "result": ""}\n' * 3)
+    reports = []
+    for folder in ("True", "False"):
+        assert score(shared, tmp_path / folder, "--partial", "--json") == 0
+        told = capsys.readouterr()
+        reports.append(json.loads(told.out)[MODEL]["categories"])
+    assert reports[0] == reports[1]
+    assert {each["accuracy"] for each in reports[1].values()} == {1.0}
+    assert "relevance as irrelevance" in told.err
+    assert "3 answers are left out, for BFCL has no executable_simple any more" in told.err
+    assert score(shared, gone, "--partial") == 2
+    assert "BFCL has no executable_simple any more" in capsys.readouterr().err
 
 
 MADE = {"mkdir": '{"dir_name": "x"}'}

@@ -118,14 +118,16 @@ def test_the_report_leads_with_the_cause_its_cure_and_an_answer_that_passes(
     assert any("ast_decoder:decoder_failed 25" in line for line in lines)
 
 
-def test_several_categories_are_led_by_a_table_of_their_main_causes(
+def test_several_categories_are_led_by_all_failures_and_a_table_of_commonest_causes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write_answers(tmp_path, PLANTED["fenced code"], "lines")
     assert main(["why", str(path), "--examples", "0"]) == 0
-    table = capsys.readouterr().out.partition("\n\n")[0].splitlines()
+    summary, table = capsys.readouterr().out.split("\n\n")[:2]
+    table = table.splitlines()
     assert [line.split()[0] for line in table] == ["category", "parallel", "parallel_multiple"]
     assert all(line.endswith("fenced code 100 %") for line in table[1:])
+    assert summary.endswith("of 56 answers right; the failures: fenced code 50 (100.0 %)"), summary
 
 
 def test_a_reader_that_stops_reading_ends_it_without_a_word(tmp_path: Path) -> None:
@@ -216,7 +218,13 @@ ANSWERS = {
     "weather.get(city='Rome')": ("missing argument",),
     "weather.get(city='Rome', days=3, unit='C')": ("unexpected argument",),
     "[weather.get(city='Rome', days=3), weather.get(city='Rome', days=3)]": ("too many calls",),
+    "[weather.get({'city': 'Rome', 'days': 3})]": ("arguments in a dict",),
+    "[weather.get({'city': 'Rome', 'days': '3'})]": ("arguments in a dict", "wrong type"),
     "[[weather.get(city='Rome', days=3)]]": ("brackets",),
+    "[\"weather.get(city='Rome', days=3)\"]": ("quoted calls",),
+    "['weather.get', city='Rome', days=3]": ("broken call",),
+    "[{'weather.get', city: 'Rome', days: 3}]": ("broken call",),
+    "[None]": ("never called",),
     "Sure: [weather.get(city='Rome', days=3)]": ("text around the calls",),
     "<think>Rome?</think>\nweather.get(city='Rome', days=3)": ("reasoning in the answer",),
     "<think>Rome? It must be weather.get(city='Rome'": ("truncated",),

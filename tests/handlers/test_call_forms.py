@@ -137,6 +137,7 @@ REFUSALS = [
     for words, mark in product(WORDS, NAMED)
     if "`{" in words or mark != NAMED[-1]
 ] + ["[look_up] I have no function for that.", "[1] No function fits.", "[note: none fits] Sorry."]
+REFUSALS += ["[None]", "\n\n[ None ]", "[null]", "[]"]
 IRRELEVANT = simple_task("irrelevance_0", category="irrelevance", ground_truth=None)
 EMPTY_TURN = shop_task(
     [], ["look()"], question=[user("Look."), []], missed_functions={1: ("look",)}

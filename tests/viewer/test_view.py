@@ -377,8 +377,9 @@ def test_the_command_that_the_page_prints_replays_the_file(
 def test_the_default_is_the_64_worst(tmp_path: Path) -> None:
     lines = [{"id": str(n), "steps": [], "progress": float(n < 70)} for n in range(80)]
     (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
-    shown = [each["line"] for each in data_of(tmp_path / "a.jsonl")["episodes"]]
-    assert shown == [*range(1, 55), *range(71, 81)]
+    data = data_of(tmp_path / "a.jsonl")
+    assert [each["line"] for each in data["episodes"]] == [*range(1, 55), *range(71, 81)]
+    assert any("64 of 80 episodes" in note for note in data["notes"])
 
 
 def test_settings_that_have_no_effect_in_a_run_do_not_differ() -> None:
@@ -430,6 +431,9 @@ def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFi
     assert data["title"] == files[0]
     first, second = data["compared"]["changes"]
     assert (first["gained"], first["lost"], first["both"]) == (["t2", "t3"], ["t1"], 4)
+    assert first["by_category"] == {"c0": [1, 0], "c1": [1, 1]}
+    sentence = "A 2 of 4, B 3 of 4 right, the best of 2 others; only A right 1, only B right 2"
+    assert sentence in capsys.readouterr().out
     assert (second["num_gained"], second["num_lost"], second["both"]) == (0, 0, 3)
     assert [each["c0"]["success"] for each in data["compared"]["tallies"]] == [1, 2, 1]
     # Two gained and one lost: 2 * (1 + 3) / 8 of all ways to toss three coins, at most 1.

@@ -1,14 +1,15 @@
 """Score results as BFCL's leaderboard does: BFCL's own result tree, or JSON Lines of answers.
 
 A result tree is result/<model>/<group>/BFCL_v4_<category>_result.json (or one model's folder, or
-one file of it), lines {"id", "result"}. A model of the leaderboard is read as its handler there
-does, by its folder's name; exit code 2 where many answers are in a form that is not read. JSON
-Lines hold {"category", "form", "id", "response"} and may name a "model". With --score_dir the tree
-of scores is written as BFCL writes it: the failures of each category below its accuracy, and
-data_*.csv. A mean that lacks a category's results is N/A; BFCL counts such a category as 0, and so
-do --json and the CSV files. Intervals are 95 %, Wilson's; where tasks were sampled several times
-(`run --num_samples`), pass@k and pass^k stand beside, with Wilson's interval at the effective
-number of independent answers.
+one file of it), lines {"id", "result"}; older names (BFCL_v3_simple_result.json,
+gorilla_openfunctions_v1_test_...) are read as today's. A model of the leaderboard is read as its
+handler there does, by its folder's name; exit code 2 where many answers are in a form that is not
+read. JSON Lines hold {"category", "form", "id", "response"} and may name a "model". With
+--score_dir the tree of scores is written as BFCL writes it: the failures of each category below its
+accuracy, and data_*.csv. A mean that lacks a category's results is N/A; BFCL counts such a category
+as 0, and so do --json and the CSV files. Intervals are 95 %, Wilson's; where tasks were sampled
+several times (`run --num_samples`), pass@k and pass^k stand beside, with Wilson's interval at the
+effective number of independent answers.
 
 example:
   fctncalling score result --score_dir score --dataset_path data/bfcl
@@ -37,7 +38,7 @@ from fctncalling.checkers.leaderboard import (
     version_4_scores,
 )
 from fctncalling.cli.score.answer_judge import AnswerJudge
-from fctncalling.cli.score.disputed_truths import disputed_line, disputed_truths
+from fctncalling.cli.score.disputed_truths import disputed_line, truth_fault
 from fctncalling.cli.score.readings import ReadingFlags, add_reading_arguments
 from fctncalling.cli.score.results import (
     CategoryAnswers,
@@ -127,7 +128,7 @@ def _report(scores: ModelScores) -> dict[str, Any]:
         },
         "v4": plain(version_4_scores(scores.scores)),
         "v3": plain(version_3_scores(scores.scores)),
-        "disputed_truths": {each: disputed_truths()[each] for each in scores.failed},
+        "disputed_truths": scores.failed,
         "read_by": {name: each.words() for name, each in scores.readings.items()},
         "missing_categories": missing_categories(scores, _NEEDED["V4"]["overall"]),
         "invalid": len(scores.invalid),
@@ -143,12 +144,12 @@ def format_sensitivity_spread(header: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def scores_text(models: Mapping[str, ModelScores]) -> str:
+def scores_text(models: Mapping[str, ModelScores], *, is_partial: bool = False) -> str:
     """Return the scores of models as plain text tables."""
-    return "\n\n".join(_table(scores) for scores in models.values())
+    return "\n\n".join(_table(scores, is_partial=is_partial) for scores in models.values())
 
 
-def _table(scores: ModelScores) -> str:
+def _table(scores: ModelScores, *, is_partial: bool) -> str:
     rows = [
         ("category", "entries", "accuracy", *next(iter(scores.extra_metrics.values())).columns())
     ]
@@ -173,7 +174,7 @@ def _table(scores: ModelScores) -> str:
         *_reading_lines(scores),
         align_rows(rows),
         *disputed_line(scores.failed),
-        *_missing_lines(scores, unknown),
+        *_missing_lines(scores, unknown, is_partial=is_partial),
         *_sensitivity_lines(scores),
     ]
     sampled = {name: each.samples.report() for name, each in scores.extra_metrics.items()}
@@ -193,11 +194,17 @@ def missing_categories(scores: ModelScores, needed: Sequence[str]) -> list[str]:
     return [name for name in needed if name not in scores.categories]
 
 
-def _missing_lines(scores: ModelScores, unknown: Sequence[str]) -> list[str]:
-    """Return which means lack results, in a line, and what the leaderboard would make of that."""
-    lines = [f"N/A, for results are missing: {', '.join(unknown)}"] if unknown else []
+def _missing_lines(scores: ModelScores, unknown: Sequence[str], *, is_partial: bool) -> list[str]:
+    """Return what lacks results, and what the leaderboard would make of that.
+
+    A part of a tree is answered by its categories that are missing, a whole one by its means.
+    """
     needed = _NEEDED["V4"]["overall"]
-    if missing := missing_categories(scores, needed):
+    missing = missing_categories(scores, needed)
+    if is_partial:
+        return [f"no answers of {', '.join(missing)}: their means are left out"] if missing else []
+    lines = [f"N/A, for results are missing: {', '.join(unknown)}"] if unknown else []
+    if missing:
         overall = version_4_scores(scores.scores)["overall"]
         lines.append(
             f"V4 overall needs {len(needed)} categories, {len(missing)} have none; counted as 0, "
@@ -251,7 +258,8 @@ def run(args: argparse.Namespace) -> int:
     models = scorer.models
     if args.score_dir:
         write_csv(args.score_dir, models)
-    print(json.dumps(scores_json(models), indent=2) if args.json else scores_text(models))
+    as_text = scores_text(models, is_partial=args.partial)
+    print(json.dumps(scores_json(models), indent=2) if args.json else as_text)
     invalid = [message for each in models.values() for message in each.invalid]
     if invalid:
         message = (
@@ -283,6 +291,7 @@ class AnswerScorer:
         self._args = args
         self._tools = TaskTools(args)
         self._answers = RecordedAnswers(args.input, flags)
+        self._answers.print_notes()
         self._open: dict[tuple[str, str], CategoryScorer] = {}
         self.judge = AnswerJudge(flags, self._tools)
         self.models: dict[str, ModelScores] = {}
@@ -371,8 +380,8 @@ class CategoryScorer:
             return
         if not results.is_jsonl:  # as BFCL has them
             scores.latencies.add(line.record.get("latency"))
-        if not verdict.valid and task.id in disputed_truths():
-            scores.failed.append(task.id)
+        if not verdict.valid and (known := truth_fault(results.reading.task(task), results.form)):
+            scores.failed[task.id] = known
         failed = None if verdict.valid else failure_entry(results, task, line.record, verdict)
         self.file.add(task.id, failed)
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+
+from fctncalling.data.types import Task
+from fctncalling.envs.judging.judge import judge
+from fctncalling.evaluation.accepted_answers import accepted_answer
 
 _FILE = Path(__file__).with_name("disputed_truths.json")
 
@@ -17,8 +21,24 @@ def disputed_truths() -> dict[str, str]:
     return {task: f"{issue}: {fault}" for task, (issue, fault) in listed.items()}
 
 
-def disputed_line(task_ids: Iterable[str]) -> list[str]:
-    """Return a line about the tasks among these that have such a truth, or none."""
-    known = disputed_truths()
-    found = [f"{each} ({known[each]})" for each in dict.fromkeys(task_ids) if each in known]
+_SINGLE_TURN = ("simple", "multiple", "parallel")
+
+
+def truth_fault(task: Task, form: str) -> str:
+    """Return what is wrong with the truth of a task, as it is judged in a form; "" if nothing is.
+
+    Known by its issue, or seen: the answer written from the truth itself fails.
+    """
+    if known := disputed_truths().get(task.id):
+        return known
+    if task.kind not in _SINGLE_TURN:
+        return ""
+    text = accepted_answer(task, form)
+    fails = text is not None and not judge(task, text, form).valid
+    return "no answer passes" if fails else ""
+
+
+def disputed_line(faults: Mapping[str, str]) -> list[str]:
+    """Return a line about failed tasks with what is wrong with their truths, or none."""
+    found = [f"{task} ({fault})" for task, fault in faults.items()]
     return [f"failed by a truth that is known to be wrong: {'; '.join(found)}"] if found else []

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fctncalling.cli.score.readings import Reading, ReadingFlags
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, read_records
-from fctncalling.data.categories import ALIASES
+from fctncalling.data.categories import ALIASES, EXECUTABLE, RESULT_NAMES, RETIRED
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import DecodeError, get_handler
@@ -24,7 +25,9 @@ from fctncalling.envs.judging.judge import ANSWER_FORMS
 GROUPS = ("non_live", "live", "multi_turn", "agentic", FORMAT_SENSITIVITY)
 """Folders in which BFCL sorts a model's files."""
 
-_RESULT_FILE = re.compile(r"BFCL_v\d+_(?P<category>\w+)_result\.json")
+_RESULT_FILE = re.compile(
+    r"(?:BFCL_v\d+|gorilla_openfunctions_v\d+_test)_(?P<category>\w+)_result\.json"
+)
 _SUBFOLDERS = frozenset({*GROUPS, "memory", "kv", "vector", "rec_sum"})
 _SNIFFED_LINES = 50
 _MODEL_OF_LINES = "results"
@@ -71,8 +74,10 @@ class RecordedAnswers:
         self._of_lines: dict[tuple[str, str, str], CategoryAnswers] = {}
         self._samples: dict[tuple[str, str], list[Any]] = defaultdict(list)
         self.files: list[CategoryAnswers] = []
+        self.notes: list[str] = []
         if path and (path.is_dir() or not path.exists() or is_result_tree(path)):
             self.files = official_results(path, flags)
+            self.notes = _older_names(path, self.files)
         elif path and flags.handler:
             self._take_samples(path)
 
@@ -82,6 +87,11 @@ class RecordedAnswers:
             yield from (_named(results, line) for line in read_records(results.path))
         if self._path and not self.files:
             yield from map(self.answer_of, read_records(self._path))
+
+    def print_notes(self) -> None:
+        """Print on stderr what a reader of the figures has to know of the files."""
+        for note in self.notes:
+            print(f"note: {note}", file=sys.stderr)
 
     def answer_of(self, line: SourceRecord) -> RecordedAnswer:
         """Return the answer in a line of JSON Lines; InputError for a malformed one."""
@@ -101,13 +111,9 @@ class RecordedAnswers:
                 self._samples[model, form].append(line.record["response"])
 
 
-def iter_answers(path: Path, flags: ReadingFlags) -> Iterator[tuple[CategoryAnswers, SourceRecord]]:
-    """Yield every answer of a result tree, of a part of one, or of JSON Lines, as "result"."""
-    return ((answer.results, answer.line) for answer in RecordedAnswers(path, flags))
-
-
 def _named(results: CategoryAnswers, line: SourceRecord, **answer: Any) -> RecordedAnswer:
-    entry_id = v4_entry_id(line.field("id", str, "a task's id"))
+    names = ALIASES if results.is_jsonl else RESULT_NAMES
+    entry_id = _v4_entry_id(line.field("id", str, "a task's id"), names)
     record = {**line.record, "category": results.category, "id": entry_id, **answer}
     return RecordedAnswer(results, line, line._replace(record=record))
 
@@ -156,9 +162,13 @@ def official_results(path: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
             )
         found[model, category] = each
     if not found:
+        retired = ", ".join(dict.fromkeys(_retired_files(root).values()))
+        but = f"BFCL has no {retired} any more" if retired else "there is none"
         raise InputError(
-            f"{root}: expected result files named BFCL_v4_<category>_result.json, but there is none"
+            f"{root}: expected result files named BFCL_v4_<category>_result.json, but {but}"
         )
+    if path.is_file() and _is_retired(name := _name_in_file(path)):
+        raise InputError(f"{path}: BFCL has no {name} any more: there is no task to judge it by")
     readings: dict[str, Reading] = {}
     for model, _ in found:
         if model not in readings:
@@ -174,13 +184,44 @@ def official_results(path: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
 def _result_files(root: Path) -> Iterator[tuple[Path, str]]:
     """Yield the result files below a folder with their categories.
 
-    Conversations that fill a memory are left out: nothing in them is scored.
+    Conversations that fill a memory are left out: nothing in them is scored. So are categories
+    that BFCL has no more (`_retired_files`).
     """
     for path in sorted(root.rglob("*_result.json")):
-        match = _RESULT_FILE.fullmatch(path.name)
-        category = ALIASES.get(match["category"], match["category"]) if match else "_prereq"
-        if not category.endswith("_prereq"):
-            yield path, category
+        name = _name_in_file(path)
+        if name and not name.endswith("_prereq") and not _is_retired(name):
+            yield path, RESULT_NAMES.get(name, name)
+
+
+def _name_in_file(path: Path) -> str:
+    """Return the category as the name of a result file has it; "" for another file."""
+    match = _RESULT_FILE.fullmatch(path.name)
+    return match["category"] if match else ""
+
+
+def _is_retired(name: str) -> bool:
+    return name in RETIRED or name.startswith(EXECUTABLE)
+
+
+def _retired_files(root: Path) -> dict[Path, str]:
+    """Return the result files of categories that BFCL has no more, with the names of these."""
+    names = {path: _name_in_file(path) for path in sorted(root.rglob("*_result.json"))}
+    return {path: name for path, name in names.items() if _is_retired(name)}
+
+
+def _older_names(path: Path, files: Sequence[CategoryAnswers]) -> list[str]:
+    """Return a line on names of older versions of BFCL, and on what is left out; none without."""
+    names = {_name_in_file(each.path): each.category for each in files}
+    renamed = [f"{old} as {new}" for old, new in names.items() if old != new]
+    retired = _retired_files(path)
+    told = [f"older names are read as today's: {', '.join(renamed)}"] if renamed else []
+    if retired:
+        count = sum(1 for file in retired for _ in read_records(file))
+        gone = ", ".join(dict.fromkeys(retired.values()))
+        told.append(f"{count} answers are left out, for BFCL has no {gone} any more")
+    if told:
+        told.append("older answers are judged by today's truths, which changed for some tasks")
+    return ["; ".join(told)] if told else []
 
 
 def _model_folder(path: Path) -> Path:
@@ -243,10 +284,10 @@ class UnansweredTasks:
             )
 
 
-def v4_entry_id(entry_id: str) -> str:
-    """Return the v4 entry id, under BFCL v4's category name: `java_0` became `simple_java_0`."""
+def _v4_entry_id(entry_id: str, names: Mapping[str, str]) -> str:
+    """Return the entry id under BFCL v4's category name: `java_0` became `simple_java_0`."""
     name, _, rest = entry_id.rpartition("_")
-    return f"{ALIASES[name]}_{rest}" if name in ALIASES else entry_id
+    return f"{names[name]}_{rest}" if name in names else entry_id
 
 
 def read_response(results: CategoryAnswers, task: Task, line: SourceRecord) -> Any:

@@ -155,7 +155,7 @@ class ModelScores:
         self.readings: dict[str, Reading] = {}  # category -> how its answers were read
         # category -> what is told beside the official verdict
         self.extra_metrics: dict[str, ExtraMetrics] = {}
-        self.failed: list[str] = []  # ids of tasks with a disputed truth that were failed
+        self.failed: dict[str, str] = {}  # id of a failed task -> what is wrong with its truth
         self.invalid: list[str] = []  # where, and why, of answers that count neither way
         self.latencies = Latencies()
 

@@ -70,8 +70,8 @@ def _instead(folder: Path) -> str:
     stems = [re.sub(r"BFCL_v\d+_", "", path.stem) for path in sorted(folder.glob("BFCL_v*.json"))]
     if not stems:
         return (
-            "Import the official data with `fctncalling import-bfcl`, or name your tasks by "
-            "--dataset_path."
+            "Import the official data with `fctncalling import-bfcl`, or name a folder of task "
+            "files, or a file, by --dataset_path."
         )
     variants = {"memory": MEMORY, "web_search": WEB_SEARCH}
     return (

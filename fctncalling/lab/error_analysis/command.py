@@ -16,13 +16,15 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.score.answer_judge import AnswerJudge
-from fctncalling.cli.score.disputed_truths import disputed_line
+from fctncalling.cli.score.disputed_truths import disputed_line, truth_fault
 from fctncalling.cli.score.readings import Reading, ReadingFlags, add_reading_arguments
 from fctncalling.cli.score.results import RecordedAnswer, RecordedAnswers
 from fctncalling.cli.score.score_files import steps_of_messages
@@ -39,7 +41,7 @@ from fctncalling.cli.shared.tool_flags import (
 )
 from fctncalling.data.categories import ALIASES
 from fctncalling.envs.errors import InfrastructureError
-from fctncalling.envs.judging.strict import strict_verdict
+from fctncalling.envs.judging.strict import LENIENCIES, strict_verdict
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
 from fctncalling.lab.error_analysis import CategoryReport, diagnose
 
@@ -49,10 +51,10 @@ _WIDTH = 100
 
 
 def report_text(models: Mapping[str, Mapping[str, Any]], num_invalid: int) -> str:
-    """Return the reports of every model and category, each with its main cause first."""
+    """Return the reports of every model and category, each with its commonest cause first."""
     lines: list[str] = []
     if sum(map(len, models.values())) > 1:
-        lines += [_overview(models), ""]
+        lines += [*starmap(_summary, models.items()), "", _overview(models), ""]
     for model, categories in models.items():
         for category, report in categories.items():
             lines += [*_category(f"{category} ({model})", report), ""]
@@ -62,20 +64,38 @@ def report_text(models: Mapping[str, Mapping[str, Any]], num_invalid: int) -> st
 
 
 def _overview(models: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a table of all categories with the main cause of each."""
-    rows = [["category", "answers", "official", "strict", "lenient", "main cause of failure"]]
+    """Return a table of all categories with the commonest cause of each."""
+    head = ["category", "answers", "official", "strict", "lenient", "commonest cause"]
     reports = [report for each in models.values() for report in each.values()]
     if not all(report["is_official"] for report in reports):
-        rows[0][2] = "as read"
-    for categories in models.values():
+        head[2] = "as read"
+    rows = []
+    for model, categories in models.items():
         for category, report in categories.items():
             keys = ("valid", "strict", "lenient")
             rates = [f"{100 * report['rates'][key]:.1f} %" for key in keys]
             main = next(iter(report["causes"]), None)
             cause = f"{main['cause']} {100 * main['share']:.0f} %" if main else "-"
-            rows.append([category, str(report["answers"]), *rates, cause])
-    width = max(len(row[-1]) for row in rows)
-    return align_rows([[*row[:-1], row[-1].ljust(width)] for row in rows])
+            name = f"{category} ({model})" if len(models) > 1 else category
+            rows.append([name, str(report["answers"]), *rates, cause])
+    width = max(len(row[-1]) for row in (head, *rows))
+    return align_rows([[*row[:-1], row[-1].ljust(width)] for row in (head, *rows)])
+
+
+def _summary(model: str, categories: Mapping[str, Any]) -> str:
+    """Return a line on all categories of a model: each cause's share of all failures."""
+    reports = categories.values()
+    answers, failed = (sum(report[key] for report in reports) for key in ("answers", "failed"))
+    counts: Counter[str] = Counter()
+    for cause in (cause for report in reports for cause in report["causes"]):
+        counts[cause["cause"]] += cause["count"]
+    shares = [
+        {"name": cause, "count": count, "share": count / failed}
+        for cause, count in counts.most_common()
+    ]
+    told = f"; the failures: {_shares(shares)}" if shares else ""
+    text = f"{model}: {answers - failed} of {answers} answers right{told}"
+    return textwrap.fill(text, _WIDTH, subsequent_indent="  ")
 
 
 def _category(title: str, report: Mapping[str, Any]) -> Iterator[str]:
@@ -89,14 +109,16 @@ def _category(title: str, report: Mapping[str, Any]) -> Iterator[str]:
     if report["not_judged"]:
         yield f"  not judged: {report['not_judged']}; the first: {report['not_judged_reason']}"
     yield from (f"  {line}" for line in report["disputed"])
-    if report["forgiven"]:
-        yield f"  right, but forgiven: {_counts(report['forgiven'])}"
+    for name, count in report["forgiven"].items():
+        words = LENIENCIES.get(name.removeprefix("strict:"), "")
+        yield f"  right, but forgiven: {name} {count} ({words})"
     for number, cause in enumerate(report["causes"][:MAX_CAUSES], 1):
         yield from _cause(number, cause, failed)
     if others := report["causes"][MAX_CAUSES:]:
         yield f"  others: {_counts({each['cause']: each['count'] for each in others})}"
     if failed:
         yield f"  rules that failed first: {_shares(report['rules'])}"
+    if report["complaints"]:
         yield f"  what was said: {_shares(report['complaints'])}"
 
 
@@ -107,14 +129,14 @@ def _cause(number: int, cause: Mapping[str, Any], failed: int) -> Iterator[str]:
     )
     for line in textwrap.wrap(f"change: {cause['cure']}", _WIDTH - 5):
         yield f"     {line}"
-    if cause["where"]:
+    if max(cause["where"].values(), default=0) > 1:
         yield f"     most often: {_counts(cause['where'])}"
     if cause["turns"]:
         turns = {f"turn {turn}": count for turn, count in cause["turns"].items()}
         yield f"     first failing: {_counts(turns)}"
     for example in cause["examples"]:
         where = f" ({', '.join(example['where'][:3])})" if example["where"] else ""
-        yield f"     {example['id']}{where}: {_shown(example['answer']) or '(empty)'}"
+        yield f"     {example['id']}{where}: {_shown(example['answer'].strip()) or '(empty)'}"
         if example["turn"] is not None:
             yield f"       rule: {example['error_type']}: {_one_line(example['message'])}"
         if example["nearest"] is not None:
@@ -203,6 +225,7 @@ def diagnosed_answers(args: argparse.Namespace) -> tuple[dict[str, Any], UnreadA
     readings: dict[tuple[str, str], Reading] = {}
     num_invalid = 0
     answers = RecordedAnswers(args.result, flags)
+    answers.print_notes()
     for answer in with_progress_bar(answers, "diagnosing", "answer"):
         results = answer.results
         if wanted and results.category not in wanted:
@@ -223,7 +246,7 @@ def diagnosed_answers(args: argparse.Namespace) -> tuple[dict[str, Any], UnreadA
                 **each.as_json(),
                 "read_by": readings[model, category].words(),
                 "is_official": readings[model, category].is_official,
-                "disputed": disputed_line(each.failed_tasks),
+                "disputed": disputed_line(each.faulty_truths),
             }
             for category, each in categories.items()
         }
@@ -253,6 +276,8 @@ def _add(
             extra_tools=classes,
             overflowed=overflowed,
         )
+        if not verdict.valid and (known := truth_fault(task, results.form)):
+            report.faulty_truths[task.id] = known
         if verdict.valid:
             steps = steps_of_messages(task, response, results.form)
             strict = strict_verdict(task, steps, verdict).error_type

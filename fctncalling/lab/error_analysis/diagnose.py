@@ -238,8 +238,8 @@ def _single_turn(task: Task, response: Any, form: str, verdict: Verdict) -> Diag
     causes = list(repair.causes)
     named = name_positional_arguments(task, text) if text and form == "prompting" else None
     if named is not None:
-        text = named
-        causes.append("positional arguments")
+        causes.append(named[0])
+        text = named[1]
     if text is not None and judge(task, text, form).valid:
         return _diagnosis(response, verdict, repair, causes or ["call order"], text, form=True)
     if task.kind == "relevance":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,8 +44,12 @@ class Diagnosis:
 
 MAX_TEXT_CHARS = 400
 """Of an answer in an example; the middle of a longer one is left out."""
-_NAMED = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\d+")
+_FUNCTION = re.compile(r"(?<=no call matches )[^:]+")
+_NAMED = re.compile(
+    r"'[^']*'|\"[^\"]*\"|\[(?:[^\[\]]|\[[^\]]*\])*\]|\b\d[\d.]*\b|\b(?:True|False|None)\b"
+)
 _CUT = re.compile(r"[\"'\[{].*$", re.DOTALL)  # a quotation that a message shortened
+_DOTS = re.compile(r"\.{3}[.\])]+|\.{3}(?:, \.{3})+")
 _MOST_COMMON = 5
 
 
@@ -58,7 +63,7 @@ class CategoryReport:
         self._complaints: Counter[str] = Counter()
         self._forgiven: Counter[str] = Counter()
         self._causes: dict[str, _CauseCount] = defaultdict(_CauseCount)
-        self.failed_tasks: list[str] = []  # ids
+        self.faulty_truths: dict[str, str] = {}  # id of a failed task -> what is wrong with it
         self.not_judged = ""  # why the first answer that could not be judged could not
 
     @property
@@ -76,9 +81,8 @@ class CategoryReport:
             self._counts["strict"] += strict_error_type is None
             self._forgiven.update([strict_error_type] if strict_error_type else ())
             return
-        self.failed_tasks.append(task_id)
         self._rules[str(found.verdict.error_type)] += 1
-        self._complaints[_CUT.sub("...", _NAMED.sub("...", found.complaint))[:120]] += 1
+        self._complaints[_pattern(found.complaint)] += 1
         self._causes[found.cause].add(task_id, found, self._max_examples)
 
     def add_not_judged(self, reason: str) -> None:
@@ -160,6 +164,13 @@ def _example(task_id: str, found: Diagnosis) -> dict[str, Any]:
 def _shortened(text: str) -> str:
     half = MAX_TEXT_CHARS // 2
     return text if len(text) <= MAX_TEXT_CHARS else f"{text[:half]} [...] {text[-half:]}"
+
+
+def _pattern(complaint: str) -> str:
+    """Return a complaint, up to its first semicolon, with dots for the values in it."""
+    text = _NAMED.sub("...", _FUNCTION.sub("...", complaint))
+    text = _DOTS.sub("...", _CUT.sub("...", text).partition(";")[0])
+    return textwrap.shorten(text, 120, placeholder=" ...")
 
 
 def _shares(counts: Counter[str], total: int) -> list[dict[str, Any]]:

@@ -123,6 +123,8 @@ _FENCE = re.compile(r"```[\w+-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _TWO_QUOTES = re.compile(r"""[=:]\s*(?:''|\"\")(?=\w)""")
 _BETWEEN_CALLS = re.compile(r"(?:[\s;,|&\[\](){}*`'\"•-]|\band\b|\bthen\b|\d+[.)])*")
 _BRACKETS = re.compile(r"[\s,\[\](){}`'\"]*")
+_BRACKETED = re.compile(r"(?:<[^<>]*>\s*)*[\[{(].*[\]})]", re.DOTALL)
+_ARGUMENT = re.compile(r"\w['\"]?\s*[=:]")
 _PROGRAM = re.compile(
     r"(?m)^[\s\[(]*(?:[\w, ]+ = |print\($|await |return |import |from \w+ import|def )"
 )
@@ -167,10 +169,11 @@ def repair_form(task: Task, form: str, text: Any) -> FormRepair:
     return FormRepair((_cause_of_nothing(task, current),), None, complaint)
 
 
-def name_positional_arguments(task: Task, text: str) -> str | None:
-    """Return a list of Python calls whose positional arguments bear their documented names.
+def name_positional_arguments(task: Task, text: str) -> tuple[str, str] | None:
+    """Return (cause, text): Python calls with documented names for their positional arguments.
 
-    None where there are none, or more than parameters.
+    A dict of parameters as the only argument is unpacked. None where no argument is positional, or
+    more are than parameters.
     """
     try:
         body = parse_expression(text.strip("`\n "))
@@ -181,14 +184,29 @@ def name_positional_arguments(task: Task, text: str) -> str | None:
     if len(calls) != len(nodes) or not any(call.args for call in calls):
         return None
     docs = {doc.name: list(doc.parameters.get("properties", {})) for doc in task.functions}
-    for call in calls:
+    cause = "arguments in a dict"
+    for call in filter(lambda call: call.args, calls):
         free = docs.get(ast.unparse(call.func), [])
-        if len(call.args) > len(free):
-            return None
-        named = [ast.keyword(key, value) for key, value in zip(free, call.args, strict=False)]
+        named = _unpacked(call, free)
+        if named is None:
+            if len(call.args) > len(free):
+                return None
+            cause = "positional arguments"
+            named = [ast.keyword(key, value) for key, value in zip(free, call.args, strict=False)]
         call.keywords = [*named, *call.keywords]
         call.args = []
-    return f"[{', '.join(map(ast.unparse, calls))}]"
+    return cause, f"[{', '.join(map(ast.unparse, calls))}]"
+
+
+def _unpacked(call: ast.Call, parameters: Sequence[str]) -> list[ast.keyword] | None:
+    """Return the arguments that stand in a call's only one, a dict; None where they do not."""
+    [given, *others] = call.args
+    if others or call.keywords or not isinstance(given, ast.Dict) or not given.keys:
+        return None
+    keys = [key.value if isinstance(key, ast.Constant) else None for key in given.keys]
+    if not set(keys) <= set(parameters) or len(set(keys)) < len(keys):
+        return None
+    return [ast.keyword(str(key), value) for key, value in zip(keys, given.values, strict=True)]
 
 
 def decode_or_error(handler: Handler, text: Any) -> list[Call] | DecodeError:
@@ -280,7 +298,8 @@ def _joined(text: str, names: frozenset[str], language: str) -> Iterator[tuple[s
     if spans and _BETWEEN_CALLS.fullmatch(outside):
         listed = _BRACKETS.fullmatch(outside) and (len(spans) == 1 or "\n" not in text.strip())
         commas = len(spans) == 1 or "," in outside
-        yield "brackets" if listed and commas else "separator", _listed(text, spans)
+        cause = "quoted calls" if re.search("['\"]", outside) else "brackets"
+        yield cause if listed and commas else "separator", _listed(text, spans)
     for chosen in (list(call_spans(text, names)), spans):
         if chosen:
             outside = _outside(text, chosen)
@@ -324,4 +343,11 @@ def _cause_of_nothing(task: Task, text: str) -> str:
     marked = any(f'"{name}"' in text or f"<{name}" in text for name in names)
     if marked or any(call_spans(text, names)):
         return "quotation marks" if _TWO_QUOTES.search(text) else "unreadable call"
-    return "unread call" if bears_call(text) else "never called"
+    if bears_call(text):
+        return "unread call"
+    is_bracketed = _BRACKETED.fullmatch(text.strip()) is not None
+    return "broken call" if is_bracketed and _names_something(text, names) else "never called"
+
+
+def _names_something(text: str, names: Collection[str]) -> bool:
+    return _ARGUMENT.search(text) is not None or any(name in text for name in names)

@@ -117,11 +117,13 @@ def _make(args: argparse.Namespace, output: Path) -> int:
     size = write_page(output, data)
     for note in filter(None, [*loaded.notes, task_of.refusal]):
         print(f"note: {note}", file=sys.stderr)
-    count = len(data["episodes"])
     if args.json:
-        print(json.dumps({"page": str(output), "episodes": count, "bytes": size}), flush=True)
+        count = len(data["episodes"])
+        report = {"page": str(output), "episodes": count, "of": data["num_read"], "bytes": size}
+        print(json.dumps({**report, "sentence": data["sentence"]}), flush=True)
     else:
-        print(f"{output}: {count} episodes, {math.ceil(size / 1000):,} kB")
+        print(data["sentence"])
+        print(f"{output}: {data['shown']}, {math.ceil(size / 1000):,} kB")
         if (checkpoint := paths[0] / "checkpoints/last").is_dir():
             print(next_command("export", "--checkpoint", checkpoint, "--output", "my_model"))
         elif judged or loaded.kind == "answers":

@@ -33,6 +33,7 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     Of each the last greedy evaluation, else the episodes that its page would show.
     """
     judged = [_judged(run) for run in runs]
+    of_models = all(run.kind in ("answers", "judged answers") for run in runs)
     tallies, rates = zip(*map(_outcomes, judged), strict=True)
     changes = [_changes(rates[0], each) for each in rates[1:]]
     letters = [
@@ -42,7 +43,8 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     return {
         "titles": [str(run.path) for run in runs],
         "letters": letters,
-        "sentence": _sentence(letters, tallies, changes),
+        "sentence": _sentence(letters, tallies, changes, of_models=of_models),
+        "of_models": of_models,
         "files": [run.episodes_file.name for run in judged],
         "tallies": list(tallies),
         "changes": changes,
@@ -52,7 +54,9 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     }
 
 
-def _sentence(letters: Sequence[str], tallies: Sequence[Tally], changes: Sequence[Record]) -> str:
+def _sentence(
+    letters: Sequence[str], tallies: Sequence[Tally], changes: Sequence[Record], *, of_models: bool
+) -> str:
     """Return the first run's result beside the best of the others'."""
     counts = [
         [sum(count[name] for count in tally.values()) for name in ("success", "judged")]
@@ -63,6 +67,10 @@ def _sentence(letters: Sequence[str], tallies: Sequence[Tally], changes: Sequenc
     first, other = (f"{letters[at]} {counts[at][0]} of {counts[at][1]}" for at in (0, best))
     change = changes[best - 1]
     others = "" if len(share) == 2 else f", the best of {len(share) - 1} others"
+    if of_models:
+        alone = {letters[0]: change["num_lost"], letters[best]: change["num_gained"]}
+        only = ", ".join(f"only {letter} right {count}" for letter, count in alone.items())
+        return f"{first}, {other} right{others}; {only}"
     gained = f"{change['num_gained']} tasks gained, {change['num_lost']} lost"
     p = sign_test(change["num_gained"], change["num_lost"])
     # The best of several differs by chance more often.
@@ -79,30 +87,39 @@ def _judged(run: LoadedRun) -> LoadedRun:
     return LoadedRun(run.path, run.kind, EpisodeLines(greedy[-1], []), greedy[-1])
 
 
-def _outcomes(run: LoadedRun) -> tuple[Tally, dict[str, float]]:
-    """Return the counts of each category, and the share of success of each task."""
+def _outcomes(run: LoadedRun) -> tuple[Tally, dict[tuple[str, str], float]]:
+    """Return the counts of each category, and the success of each (category, task): a share."""
     tally: Tally = {}
-    tasks: dict[str, list[bool]] = {}
+    tasks: dict[tuple[str, str], list[bool]] = {}
     for record in run.episodes:
         entry = episode_entry(record, run)
         count_outcome(tally, entry)
+        key = entry["category"], entry["task"]
         known = not entry["invalid"] and entry["success"] is not None
-        if known and (entry["task"] in tasks or len(tasks) < MAX_TASKS):
-            tasks.setdefault(entry["task"], []).append(bool(entry["success"]))
-    return tally, {task: sum(each) / len(each) for task, each in tasks.items()}
+        if known and (key in tasks or len(tasks) < MAX_TASKS):
+            tasks.setdefault(key, []).append(bool(entry["success"]))
+    return tally, {key: sum(each) / len(each) for key, each in tasks.items()}
 
 
-def _changes(first: Mapping[str, float], other: Mapping[str, float]) -> Record:
+def _changes(
+    first: Mapping[tuple[str, str], float], other: Mapping[tuple[str, str], float]
+) -> Record:
     """Return which tasks that both played another run solves more, or less, often."""
-    both = [task for task in first if task in other]
-    gained = [task for task in both if other[task] > first[task]]
-    lost = [task for task in both if other[task] < first[task]]
+    both = [key for key in first if key in other]
+    gained = [key for key in both if other[key] > first[key]]
+    lost = [key for key in both if other[key] < first[key]]
+    categories = dict.fromkeys(category for category, _ in both)
+    by_category = {
+        name: [sum(key[0] == name for key in each) for each in (gained, lost)]
+        for name in categories
+    }
     return {
         "both": len(both),
         "num_gained": len(gained),
         "num_lost": len(lost),
-        "gained": gained[:MAX_NAMED],
-        "lost": lost[:MAX_NAMED],
+        "gained": [task for _, task in gained[:MAX_NAMED]],
+        "lost": [task for _, task in lost[:MAX_NAMED]],
+        "by_category": by_category,  # [gained, lost]
     }
 
 

@@ -12,10 +12,9 @@ from fctncalling.cli.score.disputed_truths import disputed_truths
 from fctncalling.cli.score.readings import ReadingFlags
 from fctncalling.cli.score.results import (
     CategoryAnswers,
+    RecordedAnswers,
     is_result_tree,
-    iter_answers,
     read_response,
-    v4_entry_id,
 )
 from fctncalling.cli.score.score_files import steps_of_messages
 from fctncalling.cli.score.unread_answers import UnreadAnswers
@@ -50,6 +49,7 @@ class JudgedAnswers:
         self, path: Path, flags: ReadingFlags, finder: TaskFinder, tools: TaskTools
     ) -> None:
         self.unread = UnreadAnswers(flags)
+        self._answers = RecordedAnswers(path, flags)
         self._path = path
         self._flags = flags
         self._finder = finder
@@ -58,17 +58,16 @@ class JudgedAnswers:
     def __iter__(self) -> Iterator[Record]:
         """Yield an episode record of each answer, numbered from 1; raises InputError."""
         self.unread = UnreadAnswers(self._flags)
-        for number, (results, line) in enumerate(iter_answers(self._path, self._flags), 1):
-            named = {**line.record, "category": results.category}
-            named["id"] = v4_entry_id(line.field("id", str, "a task's id"))
-            task = self._finder.find_task(line._replace(record=named))
+        for number, (results, _, line) in enumerate(self._answers, 1):
+            task = self._finder.find_task(line)
             head = {"line": number, "id": task.id, "model": results.model}
             head |= {"category": results.category, "ground_truth": task.ground_truth}
             yield {**head, **self._judged(results, line, task)}
 
     def loaded(self) -> LoadedRun:
         """Return the answers as a run that a page is made of."""
-        return LoadedRun(self._path, "judged answers", self, self._path)
+        notes = [*self._answers.notes]
+        return LoadedRun(self._path, "judged answers", self, self._path, notes=notes)
 
     def _judged(self, results: CategoryAnswers, line: SourceRecord, task: Task) -> Record:
         try:

@@ -108,6 +108,10 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
     tasks = {entry["task"] for entry in seen.chosen.values()}
     for line, entry in seen.chosen.items():
         entry |= _world(entry, seen.records[line], find_task) | of_tokens.lanes.get(line, {})
+    count, total = len(seen.chosen), sum(each["episodes"] for each in seen.tally.values())
+    shown = f"{count:,} episodes"
+    if count < total:
+        shown = f"{count:,} of {total:,} episodes, the worst first (--worst N shows more)"
     return {
         "format": FORMAT_VERSION,
         "title": str(run.path),
@@ -120,7 +124,9 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
         "config": {name: run.config[name] for name in _SETTINGS if name in run.config},
         "metrics": [_metrics(line) for line in run.metrics],
         "alarms": run.alarms,
-        "notes": [*run.notes, *filter(None, [seen.note])],
+        "notes": [*run.notes, *filter(None, [seen.note]), *([shown] if count < total else ())],
+        "shown": shown,
+        "num_read": total,
         "checks": of_tokens.checks or run.checks,
         "pieces": run.tokens.header["pieces"] if run.tokens else {},
         "episodes": list(seen.chosen.values()),

@@ -1,10 +1,11 @@
 // Several runs side by side; the first one is what the others are compared with.
 function drawCompared() {
   const { titles, letters, files, tallies, changes, settings, metrics, curves } = page.data.compared;
+  const trained = CURVES.slice(4, 7).filter((name) => metrics.some((each) => Number.isFinite(each[name])));
   return el("div", { class: "sheet" }, el("h2", {}, `${titles.length} runs`),
-    el("section", { class: "card" }, table(["", "run", "episodes of", "success", "strictly", ...CURVES.slice(4, 7)], titles.map((title, index) => {
+    el("section", { class: "card" }, table(["", "run", "episodes of", "success", "strictly", ...trained], titles.map((title, index) => {
       const all = Object.values(tallies[index]).reduce(addCounts, NO_COUNT);
-      return [letters[index], path(title), path(files[index]), rateCell(all, "success", NO_COUNT), rateCell(all, "strict", NO_COUNT), ...CURVES.slice(4, 7).map((name) => number(metrics[index][name]))];
+      return [letters[index], path(title), path(files[index]), rateCell(all, "success", NO_COUNT), rateCell(all, "strict", NO_COUNT), ...trained.map((name) => number(metrics[index][name]))];
     }))),
     comparedCurves(curves, letters), comparedCategories(tallies, letters), comparedTasks(changes, letters),
     settings.length ? el("section", { class: "card" }, el("h2", {}, "Settings that differ"),
@@ -55,7 +56,14 @@ function comparedCategories(tallies, letters) {
 }
 
 function comparedTasks(changes, letters) {
+  const models = page.data.compared.of_models;
+  const words = (letter) => models ? [`only ${letter} right`, `only ${letters[0]} right`] : ["gained", "lost"];
+  const split = changes.flatMap((each, index) => Object.entries(each.by_category).map(([name, counts]) => [letters[index + 1], name, ...counts.map(String)]));
   const list = (words, count, names) => count ? el("details", {}, el("summary", {}, `${count} ${words}`), el("p", { class: "soft" }, names.join(", "), names.length < count ? " …" : "")) : el("span", {}, `0 ${words}`);
   return el("section", { class: "card", id: "compared-tasks" }, el("h2", {}, `Tasks against run ${letters[0]}`),
-    table(["run", "tasks of both", "gained", "lost"], changes.map((each, index) => [letters[index + 1], String(each.both), list("gained", each.num_gained, each.gained), list("lost", each.num_lost, each.lost)])));
+    table(["run", "tasks of both", ...words("it")], changes.map((each, index) => {
+      const [gained, lost] = words(letters[index + 1]);
+      return [letters[index + 1], String(each.both), list(gained, each.num_gained, each.gained), list(lost, each.num_lost, each.lost)];
+    })),
+    table(["run", "category", ...words("it")], split));
 }
