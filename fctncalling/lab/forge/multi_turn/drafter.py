@@ -273,7 +273,8 @@ class Drafter:
     def _as(self, text: str, made: Arguments) -> Value:
         kind, _, way = text.partition(" ")
         head, _, rest = way.partition(" ")
-        return replace(getattr(self, f"_{head}")(rest, made), kind=kind)
+        value: Value = getattr(self, f"_{head}")(rest, made)
+        return replace(value, kind=kind)
 
     def _renamed(self, text: str, made: Arguments) -> Value:
         """Return a new name for the file `source`, with its ending."""
