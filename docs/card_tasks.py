@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -43,6 +44,16 @@ def _accepted(task: Task) -> str:
     answer = accepted_answer(task, "prompting")
     assert answer is not None
     return answer
+
+
+def _with_other_value(answer: str) -> str:
+    """Return a call with another text in its first quotes."""
+    return answer.replace('"', '"other', 1)
+
+
+def _with_first_argument(answer: str) -> str:
+    """Return a call with its first argument alone, a text."""
+    return re.sub(r'\((\w+="[^"]*").*\)\]$', r"(\1)]", answer)
 
 
 def _doc(name: str, description: str, **parameters: str) -> FunctionDoc:
@@ -198,8 +209,8 @@ CARDS = (
         _JAVA,
         [_accepted(_JAVA)],
         [
-            ("another value", [_accepted(_JAVA).replace("shoeProducts", "teaProducts")]),
-            ("an argument left out", ["[ShopClient.filterProducts(products='shoeProducts')]"]),
+            ("another value", [_with_other_value(_accepted(_JAVA))]),
+            ("an argument left out", [_with_first_argument(_accepted(_JAVA))]),
         ],
         ["simple_java"],
     ),
@@ -210,11 +221,8 @@ CARDS = (
         _JAVASCRIPT,
         [_accepted(_JAVASCRIPT)],
         [
-            ("another value", [_accepted(_JAVASCRIPT).replace("Pictures", "Music")]),
-            (
-                "an argument left out",
-                ["[fetchFile(source='https://www.example.com', targetDir='Pictures')]"],
-            ),
+            ("another value", [_with_other_value(_accepted(_JAVASCRIPT))]),
+            ("an argument left out", [_with_first_argument(_accepted(_JAVASCRIPT))]),
         ],
         ["simple_javascript"],
         shown=False,

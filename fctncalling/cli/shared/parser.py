@@ -16,7 +16,7 @@ class OneLineParser(argparse.ArgumentParser):
     """One-line parser of arguments: its errors have one line, and point to --help.
 
     `names_elsewhere`: flag name of other programs, without dashes -> the flag here. `former_flags`:
-    flag that went, without dashes -> the version that it went with, and what is there now.
+    what is no flag, without dashes -> since when, and what is there now.
     """
 
     names_elsewhere: Mapping[str, str] = MappingProxyType({})
@@ -36,8 +36,8 @@ class OneLineParser(argparse.ArgumentParser):
         word = "" if unknown or not words else words.split()[0].partition("=")[0]
         name = word.lstrip("-").lower().replace("-", "_")
         name = self.names_elsewhere.get(name, name)
-        if successor := self.former_flags.get(name):
-            message += f": the flag went with version {successor}"
+        if fate := self.former_flags.get(name):
+            message += f": the flag {fate}"
             word = ""
         near = self._flag_of_path(message) or (word and self._nearest(word))
         near = near or _nearest_choice(message)
