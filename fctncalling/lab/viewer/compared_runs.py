@@ -67,15 +67,16 @@ def _sentence(
     first, other = (f"{letters[at]} {counts[at][0]} of {counts[at][1]}" for at in (0, best))
     change = changes[best - 1]
     others = "" if len(share) == 2 else f", the best of {len(share) - 1} others"
-    if of_models:
-        alone = {letters[0]: change["num_lost"], letters[best]: change["num_gained"]}
-        only = ", ".join(f"only {letter} right {count}" for letter, count in alone.items())
-        return f"{first}, {other} right{others}; {only}"
-    gained = f"{change['num_gained']} tasks gained, {change['num_lost']} lost"
     p = sign_test(change["num_gained"], change["num_lost"])
     # The best of several differs by chance more often.
     verdict = "" if p * len(changes) < COUNTS_BELOW else "no difference that counts, "
-    return f"{first} \N{RIGHTWARDS ARROW} {other} right{others}; {gained} ({verdict}p = {p:.2g})"
+    verdict = f"({verdict}p = {p:.2g})"
+    if of_models:
+        alone = {letters[0]: change["num_lost"], letters[best]: change["num_gained"]}
+        only = ", ".join(f"only {letter} right {count}" for letter, count in alone.items())
+        return f"{first}, {other} right{others}; {only} {verdict}"
+    gained = f"{change['num_gained']} tasks gained, {change['num_lost']} lost"
+    return f"{first} \N{RIGHTWARDS ARROW} {other} right{others}; {gained} {verdict}"
 
 
 def _judged(run: LoadedRun) -> LoadedRun:
