@@ -17,7 +17,7 @@ import argparse
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import starmap
 from pathlib import Path
@@ -156,7 +156,7 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
-def _shares(shares: list[Mapping[str, Any]]) -> str:
+def _shares(shares: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(
         f"{each['name']} {each['count']} ({100 * each['share']:.1f} %)" for each in shares
     )
