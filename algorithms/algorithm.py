@@ -28,7 +28,7 @@ class Trajectories(NamedTuple):
     - `acted` (E, L) bool: false on padding alone.
     - `ends_action` (E, L) bool: the last token of its action.
     - `bootstrap` (E,): the value behind an episode that was cut off; 0 where it terminated,
-      without a critic, or by --truncation_bootstrap false.
+      without a critic, or by the setting truncation_bootstrap: false.
     - `group` (E,) int64: equal for episodes of one task and environment seed, from 0.
     - `lam` (E, L): lambda from a token's action to the next, with --lam auto or --critic places;
       else None, and --lam stands for all (0.95 where an algorithm of your own is given none).

@@ -98,7 +98,7 @@ def test_the_counts_of_parity_are_those_of_the_recorded_verdicts(shared: Path) -
 def test_the_numbers_of_models_are_those_of_the_handlers() -> None:
     text = (ROOT / "fctncalling/cli/score/leaderboard_models.json").read_text("utf-8")
     counts = [sum(len(row["models"]) for row in rows) for rows in json.loads(text).values()]
-    assert f"Answers of {sum(counts)} models" in page("docs/score.md")
+    assert f"Answers of {sum(counts)} leaderboard models" in page("docs/score.md")
     assert f"Answers of the package's {counts[0]} models" in page("docs/evidence/conformance.md")
 
 
