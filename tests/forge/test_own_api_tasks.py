@@ -291,7 +291,7 @@ def test_functions_find_their_acts_by_name_and_description(function: str, expect
 
 
 def test_phrases_are_written_and_read_back(tmp_path: Path) -> None:
-    file = tmp_path / "phrases.toml"
+    file = tmp_path / "mine" / "phrases.toml"  # a folder that is not there yet
     forged(SPECS[2], tmp_path / "one.jsonl", "--write_phrases", str(file))
     assert "[water_zone]" in file.read_text(encoding="utf-8")
     file.write_text('[water_zone]\ndo = ["drench {zone}"]\n', encoding="utf-8")

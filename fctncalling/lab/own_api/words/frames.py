@@ -300,6 +300,7 @@ def write_phrases(path: Path, frames: Mapping[str, Sequence[RequestFrame]]) -> N
                 lines.append(f"{mood} = [\n{items}]")
         lines.append("")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(lines), encoding="utf-8")
     except OSError as error:
         raise SpecificationError(f"--write_phrases {path}: {error.strerror}") from None
