@@ -43,7 +43,7 @@ class Trajectories(NamedTuple):
     lam: Tensor | None = None
 
     def lambdas(self, config: TrainConfig) -> Tensor | float:
-        """Return lambda, of each token (E, L) or one for all; 1 where nothing says it."""
+        """Return lambda, per token (E, L) or a scalar; 1 if it is not set."""
         return self.lam if self.lam is not None else 1.0 if config.lam is None else config.lam
 
     def begins_action(self) -> Tensor:
@@ -90,7 +90,7 @@ class TokenGroups(NamedTuple):
 
 
 def identity(values: Tensor, groups: TokenGroups) -> Tensor:
-    """Return the identity: per-token values (n,) as they are, not averaged over actions."""
+    """Return per-token values (n,) unchanged, not averaged over actions."""
     return values
 
 

@@ -242,7 +242,7 @@ def bootstrap_values(
 
 
 def _ends_in_own_action(experience: Experience, episode: int) -> bool:
-    """Whether a role's part of an episode ends with an action of its own, as its critic reads it.
+    """Whether a role's row ends with its last action, with no text of others behind it.
 
     Another role was to act next.
     """

@@ -158,7 +158,7 @@ def forge_report() -> dict[str, dict[str, tuple[str, str]]]:
 
 
 def discriminator() -> dict[str, str]:
-    """Return what benchmarks/jobs/likeness.py told: how well texts are told apart, by category."""
+    """Return category -> AUC of texts, from the kept output of benchmarks/jobs/likeness.py."""
     text = (FORGED / "likeness.txt").read_text("utf-8")
     return dict(re.findall(r"^(\w+) +AUC of texts .*?\) +([\d.]+)", text, re.M))
 

@@ -210,7 +210,7 @@ def _entry(name: str, thing: Any, before: str = "") -> str:
 
 
 class _Annotation(str):
-    """An annotation that is shown as it is written."""
+    """An annotation printed as written in the source."""
 
     def __repr__(self) -> str:
         return str(self)

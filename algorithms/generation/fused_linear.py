@@ -61,7 +61,7 @@ class FusedLinear:
         return self._weight is not None
 
     def fold_scale(self, factors: Tensor) -> None:
-        """Fold a scale of the inputs (H,) into the fused weight; else do nothing."""
+        """Fold a scale of the inputs (H,) into the fused weight, if there is one."""
         if self._weight is not None:
             self._weight *= factors.unsqueeze(-1)
 

@@ -91,7 +91,7 @@ class SupervisedLearner:
         config: TrainConfig,
         processes: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
-        """policy: already sharded, where it is to be.
+        """policy: sharded already if the run shards it.
 
         ValueError for demonstrations without a trained token.
         """
@@ -198,7 +198,7 @@ class SupervisedLearner:
 
 
 def trainable_rows(records: Sequence[EpisodeRecord]) -> list[TokenRecord]:
-    """Return the rows to train on: those of valid demonstrations with a trained token.
+    """Return the rows of valid demonstrations that have a trained token.
 
     ValueError where none has one.
     """

@@ -207,7 +207,7 @@ def _unread_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
 
 
 def _is_refusal(task: Task, text: str) -> bool:
-    """Whether a text that begins with a bracket is a refusal: in words, or a list of nothing."""
+    """Whether a text that begins with a bracket is a refusal: words, or an empty list of calls."""
     if _MERE_BRACKETS.match(text) or _NOTHING.fullmatch(text.strip()):
         return True
     return task.is_multi_turn and _REFUSED_NAME.match(text) is not None

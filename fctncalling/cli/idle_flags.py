@@ -166,7 +166,7 @@ RUN_RULES = (
 
 
 def idle_settings(settings: Mapping[str, Any]) -> set[str]:
-    """Return the names of settings without any effect in a run, by those of its config.json.
+    """Return the names of settings that have no effect in a run, given its config.json.
 
     Empty for a run whose settings are not understood, as of another version.
     """

@@ -194,7 +194,7 @@ def learning_notes(config: TrainConfig) -> list[str]:
 
 
 def _own_algorithm_note(config: TrainConfig) -> str:
-    """Return which episodes an algorithm of one's own sees, and what becomes of its advantages."""
+    """Describe the episodes that a custom algorithm gets, and the whitening of its advantages."""
     seen, taken = "all episodes", "taken as they are"
     if config.dynamic_sampling > 1 and config.episodes_per_task > 1:
         seen = "the episodes of groups that differ alone (--dynamic_sampling 1: all)"

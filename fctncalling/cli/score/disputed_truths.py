@@ -25,7 +25,7 @@ _SINGLE_TURN = ("simple", "multiple", "parallel")
 
 
 def truth_fault(task: Task, form: str) -> str:
-    """Return what is wrong with the truth of a task, as it is judged in a form; "" if nothing is.
+    """Return the fault of a task's ground truth when judged in an answer form; "" if sound.
 
     Known by its issue, or seen: the answer written from the truth itself fails.
     """

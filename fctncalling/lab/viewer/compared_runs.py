@@ -28,7 +28,7 @@ COUNTS_BELOW = 0.05
 
 
 def compared_runs(runs: Sequence[LoadedRun]) -> Record:
-    """Return what a page says of several runs.
+    """Return the data of a page that compares several runs.
 
     Of each the last greedy evaluation, else the episodes that its page would show.
     """
@@ -125,7 +125,7 @@ def _changes(
 
 
 def settings_that_differ(configs: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
-    """Return name and values of each setting that differs among the runs where it has an effect."""
+    """Return name and values of settings that differ among the runs that they affect."""
     flat = [_flat(_as_given(config)) for config in configs]
     idle = [idle_settings(config) for config in configs]
     rows = []
@@ -139,7 +139,7 @@ def settings_that_differ(configs: Sequence[Mapping[str, Any]]) -> list[list[Any]
 
 
 def _as_given(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return settings without the --lam that an own algorithm has where none is given."""
+    """Return settings without the default --lam of a custom algorithm."""
     own = ":" in str(config.get("algorithm_name"))
     return {**config, "lam": None} if own and config.get("lam") == OWN_LAM else config
 

@@ -93,7 +93,7 @@ class JudgedAnswers:
 
 
 def _with_dispute(task: Task, verdict: Verdict) -> Verdict:
-    """Return a verdict that names what is known to be wrong with the truth that it fails by."""
+    """Add the known fault of the ground truth to a verdict."""
     known = None if verdict.valid else disputed_truths().get(task.id)
     if known is None:
         return verdict

@@ -83,7 +83,7 @@ def _in_order(
 
 
 def aim_clause(call: PlannedCall, nouns: NounPhrases) -> str | None:
-    """Return what the user may be after with a call, None where nothing is listed."""
+    """Return a purpose of a call in words, None if none is listed."""
     values, kinds = arguments_of(call), _kinds(call, nouns)
     options = [each for each in frames()[call.function]["aim"] if guards_allow(each, values, kinds)]
     return fill_frame(nouns.draw.choice(options).parts, call, nouns) if options else None
@@ -245,7 +245,7 @@ _UNITS = {
 
 
 def slot_text(slot: FrameSlot, call: PlannedCall, nouns: NounPhrases) -> Viewed:
-    """Return what stands in a slot, and the further arguments that it says."""
+    """Return a slot's text and the further arguments that it mentions."""
     value = call.arguments.get(slot.argument)
     if value is None:
         return None

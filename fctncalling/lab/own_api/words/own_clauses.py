@@ -55,7 +55,7 @@ def own_clauses(
 def own_clause(
     words: FunctionWords, name: str, value: Any, rng: Random, form: str | None = None
 ) -> str:
-    """Return a value in one of its clauses, or in `form`; in our words where it has none."""
+    """Word a value by one of its clauses or `form`, else by the default words."""
     said = _said_in_clause(words, name, words.kinds[name], value, rng, form)
     return verbatim_value(words, name, value, rng).text if said is None else said
 
@@ -105,7 +105,7 @@ def _members(
 
 
 def _in_other_unit(kind: ArgumentKind, value: float, form: str) -> str:
-    """Return a clause in another unit than its own, which the document names; "" for none."""
+    """Return a clause in another unit that the document names; "" if none."""
     unit = _UNIT.search(form)
     if unit is None or f" {unit[1]} " not in f" {kind.description.strip('.')} ":
         return ""

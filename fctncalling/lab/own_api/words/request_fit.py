@@ -114,7 +114,7 @@ class RequestFit:
 
 
 def _tellings(name: str, sentence: str, path: str) -> Iterator[frozenset[str]]:
-    """Yield what name and sentence say of a function, and the sentence beside its path."""
+    """Yield stems of a function's name, of its first sentence, and of that with its path."""
     yield _telling(name)
     yield _telling(sentence)
     parts = path.split("/")
