@@ -9,14 +9,16 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PosixPath
 from typing import Any
 
 import hypothesis
 import pytest
 
+from fctncalling.data import bfcl
 from fctncalling.data.paths import official_data_folder
 
 # The same examples on every machine, however busy it is; `make prove` draws new ones, and more.
@@ -125,6 +127,24 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if official_data_folder().is_dir():
         (root / "bfcl" / "data").symlink_to(official_data_folder())
     return SharedFolder(root)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _task_files_read_once(shared: Path) -> Iterator[None]:
+    """Read each embedded and each official task file once: tasks never change, and the 6,400 for
+    training take a second.
+    """
+    read, folders = bfcl._read, (bfcl.EMBEDDED, Path(str(shared), "bfcl/data"))
+    tasks = cache(lambda path, own: list(read(path, None, None, own)))
+
+    def read_once(path: str | Path, answers: Any, docs: Any, own: Collection[str]) -> Iterator[Any]:
+        if answers is None and docs is None and Path(path).parent in folders:
+            return iter(tasks(str(path), frozenset(own)))
+        return read(path, answers, docs, own)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bfcl, "_read", read_once)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,7 @@ from fctncalling.lab.conformance.recorded import load_recorded_verdicts
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "results/kept"
 TABLES = runpy.run_path(str(ROOT / "docs/evidence_tables.py"))
+MODEL_TABLES = runpy.run_path(str(ROOT / "docs/real_model_tables.py"))
 NO_VERDICTS = ("decode_cases", "multi_turn_exec", "multi_turn_fuzz")  # of the recorded files
 
 CELL = re.compile(r"([\d.]+) -> +([\d.]+)")
@@ -45,6 +46,20 @@ def test_every_table_of_the_evidence_is_that_of_the_kept_files() -> None:
 def test_a_changed_cell_would_be_seen() -> None:
     changed = "<!-- table speedrun -->\n\n| basis | 3 | 92.4 % |\n\n<!-- end -->\n"
     assert "| basis | 3 | 92.3 % |" in TABLES["with_tables"](changed)
+
+
+def test_shares_and_changes_are_counted_by_hand() -> None:
+    def answers(digits: str) -> dict[str, dict[str, bool]]:
+        return {
+            f"multiple_{number}": {"valid": digit != "0", "strict": digit == "2"}
+            for number, digit in enumerate(digits)
+        }
+
+    # Wilson for 1 of 10: (0.1 + 0.19207 +- 1.96 sqrt(0.009 + 0.0096035)) / 1.38415
+    assert MODEL_TABLES["share"](answers("1000000000")) == "10.0[1.8,40.4]/0.0"
+    # Of 6 changes one or none is lost by chance in 2 * (1 + 6) / 64 of all cases.
+    paired = MODEL_TABLES["paired"](answers("1000000"), answers("0211110"))
+    assert paired == "5 gained, 1 lost (p = 0.2)"
 
 
 def test_what_readme_and_start_show_of_the_default_run_is_that_of_the_kept_ones() -> None:

@@ -84,9 +84,7 @@ def offered_calls(api: OwnApi, calls: Sequence[Call]) -> list[Call]:
 
 
 def question(history: Sequence[Message], renamed: Callable[[Call], Call]) -> list[Message]:
-    """Return the messages of a prompt: calls stand in it as `tool_calls` and, for whoever reads
-    texts alone, as text.
-    """
+    """Return the messages of a prompt, with calls both as `tool_calls` and as text."""
     found = list[Message]()
     for message in history:
         kept: Message = {

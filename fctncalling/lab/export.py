@@ -1,6 +1,8 @@
-"""Export a checkpoint as a transformers model: adapters merged into the base model, with the
-tokenizer and the critic. A checkpoint with an adapter for each role of a team gives a model for
-each, in a folder of its name. Several checkpoints of one start give the mean of their weights.
+"""Export a checkpoint as a transformers model.
+
+Adapters are merged into the base model; tokenizer and critic go along. A checkpoint with an adapter
+for each role of a team gives a model for each, in a folder of its name. Several checkpoints of one
+start give the mean of their weights.
 
 example:
   fctncalling export --output my_model \\
@@ -125,8 +127,9 @@ def checkpoint_in(folder: Path) -> Path:
 
 
 def _export(checkpoints: list[Path], output: Path, arguments: argparse.Namespace) -> list[Path]:
-    """Write the model, or that of each role, to a folder that appears only when all of it is
-    written; return the folders.
+    """Write the model, or that of each role, and return the folders.
+
+    The output folder appears only when all of it is written.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=".part", dir=output.parent))

@@ -1,5 +1,4 @@
-"""Lint tasks: replay every ground truth as an answer and report tasks that are impossible, broken
-or suspicious.
+"""Lint tasks: replay each ground truth as an answer and report impossible, broken or odd tasks.
 
 Impossible: the official checker accepts no answer that the ground truth allows. Broken: the truth's
 own calls are none that a model could make (broken syntax, an unknown function or argument), so that

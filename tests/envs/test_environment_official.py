@@ -7,7 +7,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,15 @@ def _long_context(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(shared / "bfcl/data/long_context.json"))
 
 
+def sampled(categories: Iterable[str], step: int) -> pytest.MarkDecorator:
+    """Return the marks of a test on every `step`-th case of each category, and on all in `make
+    prove`.
+    """
+    few = [(category, step) for category in categories]
+    every = [pytest.param(category, 1, marks=pytest.mark.prove) for category in categories]
+    return pytest.mark.parametrize(("category", "step"), [*few, *every])
+
+
 def tasks_of(shared: Path, category: str) -> list[Task]:
     return load_tasks(shared / "bfcl/data" / f"BFCL_v4_{category}.json")
 
@@ -48,21 +57,17 @@ def spoilt_texts(task: Task) -> list[str]:
     return [text for text in perfect_texts(task) if text != DONE for _ in range(2)]
 
 
-@pytest.mark.parametrize("category", [*SINGLE_TURN, *RELEVANCE])
-def test_ground_truth_of_every_single_turn_task_succeeds(shared: Path, category: str) -> None:
-    tasks = tasks_of(shared, category)
+@sampled([*SINGLE_TURN, *RELEVANCE], 5)
+def test_ground_truth_of_every_single_turn_task_succeeds(
+    shared: Path, category: str, step: int
+) -> None:
+    tasks = tasks_of(shared, category)[::step]
     env = FunctionCallingEnv(tasks=tasks, reward="progress")
     failed = {task.id for task in tasks if Replay(env, perfect_texts(task), task.id).total != 1.0}
     assert failed == {task.id for task in tasks} & UNSATISFIABLE
 
 
-@pytest.mark.parametrize(
-    ("category", "step"),
-    [
-        *((category, 8) for category in OFFICIAL_MULTI_TURN),
-        *(pytest.param(category, 1, marks=pytest.mark.prove) for category in OFFICIAL_MULTI_TURN),
-    ],
-)
+@sampled(OFFICIAL_MULTI_TURN, 8)
 def test_perfect_episode_after_a_bad_one_succeeds_on_multi_turn_tasks(
     shared: Path, category: str, step: int
 ) -> None:
@@ -88,16 +93,7 @@ def play_in_thread(tasks: Sequence[Task]) -> list[str]:
     return failed
 
 
-@pytest.mark.parametrize(
-    ("category", "step"),
-    [
-        *((category, 10) for category in OFFICIAL_MULTI_TURN[:3]),
-        *(
-            pytest.param(category, 1, marks=pytest.mark.prove)
-            for category in OFFICIAL_MULTI_TURN[:3]
-        ),
-    ],
-)
+@sampled(OFFICIAL_MULTI_TURN[:3], 20)
 def test_eight_threads_never_affect_each_other(shared: Path, category: str, step: int) -> None:
     tasks = tasks_of(shared, category)[::step]
     with ThreadPoolExecutor(8) as threads:  # all play the same tasks at about the same time
@@ -105,19 +101,19 @@ def test_eight_threads_never_affect_each_other(shared: Path, category: str, step
     assert failed == [[]] * 8
 
 
-@pytest.mark.parametrize("category", [*SINGLE_TURN, *OFFICIAL_MULTI_TURN])
-def test_empty_actions_never_succeed(shared: Path, category: str) -> None:
-    tasks = tasks_of(shared, category)
+@sampled([*SINGLE_TURN, *OFFICIAL_MULTI_TURN], 5)
+def test_empty_actions_never_succeed(shared: Path, category: str, step: int) -> None:
+    tasks = tasks_of(shared, category)[::step]
     env = FunctionCallingEnv(tasks=tasks)
     assert not any(Replay(env, itertools.repeat(""), task.id).valid for task in tasks)
 
 
-@pytest.mark.parametrize("category", [*SINGLE_TURN, *RELEVANCE])
+@sampled([*SINGLE_TURN, *RELEVANCE], 10)
 def test_single_turn_verdicts_are_the_official_ones(
-    shared: Path, category: str, verdict_counter: VerdictCounter
+    shared: Path, category: str, step: int, verdict_counter: VerdictCounter
 ) -> None:
     env = FunctionCallingEnv(tasks=tasks_of(shared, category), handler="python_calls")
-    records = list(records_of(shared, category))[:: 2 if "live_" in category else 10]
+    records = list(records_of(shared, category))[::step]
     differ = []
     for record in records:
         verdict = Replay(env, [record["response"]], record["id"]).info["verdict"]
@@ -127,13 +123,13 @@ def test_single_turn_verdicts_are_the_official_ones(
     verdict_counter.add(len(records))
 
 
-@pytest.mark.parametrize("category", OFFICIAL_MULTI_TURN)
+@sampled(OFFICIAL_MULTI_TURN, 8)
 def test_multi_turn_verdicts_are_the_official_ones(
-    shared: Path, category: str, verdict_counter: VerdictCounter
+    shared: Path, category: str, step: int, verdict_counter: VerdictCounter
 ) -> None:
     env = FunctionCallingEnv(tasks=tasks_of(shared, category))
     compared, differ = 0, []
-    for record in list(records_of(shared, f"raw_{category}"))[::4]:
+    for record in list(records_of(shared, f"raw_{category}"))[::step]:
         info = dialogue(env, record["id"], record["response"])
         if info is None:
             continue
@@ -142,7 +138,7 @@ def test_multi_turn_verdicts_are_the_official_ones(
         if (verdict.valid, verdict.error_type) != (record["valid"], record["error_type"]):
             differ.append((record, verdict))
     assert differ == []
-    assert compared > 150
+    assert compared > 600 / step
     verdict_counter.add(compared)
 
 

@@ -58,31 +58,6 @@ def agrees(text: str, recorded: str | None, sha256: str) -> bool:
 
 
 @pytest.mark.parametrize("tool", [name for name in TOOL_CLASSES if name not in AGENTIC_TOOLS])
-def test_ground_truth_calls_give_the_recorded_results(
-    tool: str, shared: Path, entries: dict[str, Any], verdict_counter: VerdictCounter
-) -> None:
-    sessions: dict[str, ToolSession] = {}
-    compared, differences = 0, []
-    for record in read_lines(shared / "bfcl" / "verdicts" / "multi_turn_exec.jsonl.gz"):
-        entry = entries[record["id"]]
-        if tool not in entry["involved_classes"]:
-            continue
-        if entry["id"] not in sessions:
-            sessions[entry["id"]] = session_of(entry, tool)
-        session = sessions[entry["id"]]
-        if knows(session, record["call"]):
-            compared += 1
-            if session.execute(record["call"]) != record["result"]:
-                differences.append((record["id"], record["call"]))
-        if tool == "GorillaFileSystem" and record.get("cwd") is not None:
-            path = json.loads(session.execute("pwd()"))["current_working_directory"]
-            assert path == record["cwd"], record["id"]
-    assert differences == []
-    assert compared > 30
-    verdict_counter.add(compared)
-
-
-@pytest.mark.parametrize("tool", [name for name in TOOL_CLASSES if name not in AGENTIC_TOOLS])
 def test_valid_wrong_and_malformed_calls_give_the_recorded_results_and_states(
     tool: str, shared: Path, entries: dict[str, Any], verdict_counter: VerdictCounter
 ) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -58,6 +59,16 @@ class InterruptedEnv(EchoEnv):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run that nothing interrupted."""
+    results = tmp_path_factory.mktemp("whole")
+    gymnasium.register("Echo-v0", entry_point=lambda **_: EchoEnv())
+    assert main(flags(model, results)) == 0
+    del gymnasium.registry["Echo-v0"]
+    return run_folder(results)
 
 
 @pytest.fixture(autouse=True)
@@ -317,16 +328,17 @@ def test_the_number_of_environments_changes_no_episode_of_the_first_rollout(
 
 # Steps of the run: 16 an evaluation (4 tasks, 2 steps, twice), 16 a rollout; evaluations at 0, 2
 # and 4.
-@pytest.mark.parametrize("at", [3, 20, 40, 53, 70, 95], ids=lambda at: f"step-{at}")
+@pytest.mark.parametrize(
+    "at", [3, 20, pytest.param(40, marks=pytest.mark.prove), 53, 95], ids=lambda at: f"step-{at}"
+)
 def test_ctrl_c_then_resume_equals_an_uninterrupted_run(
-    model: Path, tmp_path: Path, at: int, capsys: pytest.CaptureFixture[str]
+    model: Path, whole: Path, tmp_path: Path, at: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(flags(model, tmp_path / "whole")) == 0
     InterruptedEnv.at, InterruptedEnv.steps = at, 0
     assert main(flags(model, tmp_path / "cut")) == 130
     assert "--resume" in capsys.readouterr().out
     assert main(flags(model, tmp_path / "cut", "--resume")) == 0
-    whole, cut = run_folder(tmp_path / "whole"), run_folder(tmp_path / "cut")
+    cut = run_folder(tmp_path / "cut")
     assert (whole / "metrics.jsonl").read_bytes() == (cut / "metrics.jsonl").read_bytes()
     expected, found = (weights(folder / "checkpoints" / "update_000004") for folder in (whole, cut))
     assert expected.keys() == found.keys()
@@ -457,7 +469,7 @@ def test_in_every_precision_a_run_learns_and_equal_seeds_write_equal_bytes(
     assert ("mismatch/importance_mean" in learned) == ("--compute_dtype=bfloat16" in precisions)
 
 
-@pytest.mark.parametrize("critic", ["head", "lora", "full"])
+@pytest.mark.parametrize("critic", [pytest.param("head", marks=pytest.mark.prove), "lora", "full"])
 def test_adapters_resume_to_the_same_end_and_are_exported_as_an_ordinary_model(
     model: Path, tmp_path: Path, critic: str
 ) -> None:
@@ -499,36 +511,31 @@ def test_a_critic_that_is_not_there_is_a_clear_error(
 
 
 def test_ctrl_c_amid_learning_waits_until_the_update_is_whole(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def update_and_interrupt(*arguments: Any, **named: Any) -> dict[str, float]:
         signal.raise_signal(signal.SIGINT)
         return ppo.update(*arguments, **named)
 
-    assert main(flags(model, tmp_path / "whole")) == 0
     with monkeypatch.context() as patched:
         patched.setattr("fctncalling.training.training_run.update", update_and_interrupt)
         assert main(flags(model, tmp_path / "cut")) == 130
     assert find_checkpoint(run_folder(tmp_path / "cut") / "checkpoints").name == "update_000001"
     assert main(flags(model, tmp_path / "cut", "--resume")) == 0
-    whole, cut = (run_folder(tmp_path / name) / "metrics.jsonl" for name in ("whole", "cut"))
-    assert whole.read_bytes() == cut.read_bytes()
+    written = run_folder(tmp_path / "cut") / "metrics.jsonl"
+    assert written.read_bytes() == (whole / "metrics.jsonl").read_bytes()
 
 
 def test_a_killed_run_goes_on_from_its_last_checkpoint_to_the_same_end(
-    model: Path, tmp_path: Path
+    model: Path, whole: Path, tmp_path: Path
 ) -> None:
     # A kill leaves lines behind the checkpoint of update 3; they must not come twice.
-    assert main(flags(model, tmp_path / "whole")) == 0
-    assert main(flags(model, tmp_path / "cut")) == 0
-    folder = run_folder(tmp_path / "cut")
-    assert (
-        main(flags(model, tmp_path / "cut", f"--resume={folder / 'checkpoints' / 'update_000003'}"))
-        == 0
-    )
-    assert (folder / "metrics.jsonl").read_bytes() == (
-        run_folder(tmp_path / "whole") / "metrics.jsonl"
-    ).read_bytes()
+    folder = run_folder(tmp_path)
+    shutil.copytree(whole, folder, symlinks=True)
+    before = (whole / "metrics.jsonl").read_bytes()
+    checkpoint = folder / "checkpoints" / "update_000003"
+    assert main(flags(model, tmp_path, f"--resume={checkpoint}")) == 0
+    assert (folder / "metrics.jsonl").read_bytes() == before
 
 
 def test_a_second_run_is_refused_by_naming_the_folder_and_the_ways_on(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import symtable
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +17,6 @@ from pathlib import Path
 ROOMS = ("data", "checkers", "envs", "algorithms")
 PACKAGE = "fctncalling"
 Graph = Mapping[str, set[str]]
-_REMARK = re.compile(r"\s+# (type|noqa)\b.*$")
-_QUESTION_WORD = re.compile(r"(What|Where|How|Which|When|Who|Why)\b")
-_BACKTICKED = re.compile(r"`([A-Za-z]\w*_\w*)(?:\(\))?`")
-_WORD = re.compile(r"\w+")
 
 
 def python_files(folder: Path) -> list[Path]:
@@ -79,88 +74,6 @@ def long_functions(root: Path, cap: int) -> dict[str, int]:
                 if length > cap:
                     long[f"{_name(file, root)}:{node.name}"] = length
     return long
-
-
-def long_lines(root: Path, folders: Sequence[str], columns: int) -> list[str]:
-    """Return "file:line" of every line wider than `columns`, as ruff measures it.
-
-    A line of one word cannot be broken; a closing remark to a linter counts nothing.
-    """
-    files = [file for folder in folders for file in python_files(root / folder)]
-    return [
-        f"{_name(file, root)}:{number}"
-        for file in [*files, *sorted(root.glob("*.py"))]
-        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
-        if len(_REMARK.sub("", line)) > columns and len(line.split()) > 1
-    ]
-
-
-def overlong_summaries(root: Path) -> list[str]:
-    """Return "file:line" of docstrings whose first line is not followed by a blank one."""
-    return [
-        f"{_name(file, root)}:{node.body[0].lineno}"
-        for file in package_files(root)
-        for node in nodes_of(file)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and (docstring := ast.get_docstring(node))
-        and "".join(docstring.split("\n")[1:2]).strip()
-    ]
-
-
-def clause_openings(root: Path) -> list[str]:
-    """Return "file:line" of classes and modules whose docstring begins with a question word."""
-    return [
-        f"{_name(file, root)}:{node.body[0].lineno}"
-        for file in package_files(root)
-        for node in nodes_of(file)
-        if isinstance(node, ast.Module | ast.ClassDef)
-        and _QUESTION_WORD.match(ast.get_docstring(node) or "")
-    ]
-
-
-def unknown_names_in_docstrings(root: Path) -> set[str]:
-    """Return names with an underscore, in backticks in docstrings, that stand in no code."""
-    known = {file.stem for file in package_files(root)}
-    named = set[str]()
-    for file in package_files(root):
-        for node in ast.walk(tree_of(file)):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                named.update(_BACKTICKED.findall(str(node.value.value)))
-                continue
-            for field in ("id", "attr", "arg", "name", "value"):
-                if isinstance(text := getattr(node, field, None), str) and "`" not in text:
-                    known.update(_WORD.findall(text))
-    return named - known
-
-
-def joint_assignments(root: Path) -> list[str]:
-    """Return "file:line" of every statement that assigns more than one attribute."""
-    return [
-        f"{_name(file, root)}:{node.lineno}"
-        for file in package_files(root)
-        for node in nodes_of(file)
-        if isinstance(node, ast.Assign) and sum(map(_num_attributes, node.targets)) > 1
-    ]
-
-
-def large_faces(root: Path, lines: int, names: int) -> list[str]:
-    """Return `__init__.py` files that are longer, or export more, than a face should."""
-    return [
-        _name(file, root)
-        for file in package_files(root)
-        if file.name == "__init__.py"
-        and (len(file.read_text("utf-8").splitlines()) > lines or num_exported(file) > names)
-    ]
-
-
-def num_exported(file: Path) -> int:
-    """Return how many names a module's `__all__` lists."""
-    for node in tree_of(file).body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.List | ast.Tuple):
-            named = [target.id for target in node.targets if isinstance(target, ast.Name)]
-            if named == ["__all__"]:
-                return len(node.value.elts)
-    return 0
 
 
 def file_circles(root: Path) -> list[list[str]]:
@@ -262,11 +175,6 @@ def nodes_of(file: Path) -> list[ast.AST]:
 
 def _name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
-
-
-def _num_attributes(target: ast.expr) -> int:
-    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-    return sum(isinstance(part, ast.Attribute) for part in parts)
 
 
 def _imported(file: Path, modules: Mapping[str, Path]) -> Iterator[str]:
