@@ -49,11 +49,17 @@ def run(*arguments: str, cwd: Path, path: Path | None = None) -> str:
     return done.stdout
 
 
-def test_importing_adds_to_gymnasium_only_the_package_itself(tmp_path: Path) -> None:
+def test_importing_adds_to_gymnasium_only_the_package_itself_and_replaces_nothing(
+    tmp_path: Path,
+) -> None:
     added = run(
         "-c",
-        "import sys, gymnasium, typing, importlib; before = set(sys.modules); import fctncalling\n"
-        "print(*sorted(set(sys.modules) - before)); assert 'torch' not in sys.modules",
+        "import sys, gymnasium, typing, importlib\n"
+        "before, finders, printed = set(sys.modules), list(sys.meta_path), sys.stdout\n"
+        "import fctncalling; print(*sorted(set(sys.modules) - before))\n"
+        "ours, *others = sys.meta_path\n"
+        "assert others == finders and type(ours).__name__ == 'MovedModuleFinder'\n"
+        "assert ours.find_spec('json', None) is None and sys.stdout is printed",
         cwd=tmp_path,
     ).split()
     assert added == ["fctncalling", "fctncalling.moved", "fctncalling.registration"]
@@ -62,7 +68,11 @@ def test_importing_adds_to_gymnasium_only_the_package_itself(tmp_path: Path) -> 
 def test_the_environment_is_registered_in_whichever_order_the_two_are_imported(
     tmp_path: Path,
 ) -> None:
-    made = "print(type(gymnasium.make('FunctionCalling-v0').unwrapped).__name__)"
+    tasks = str(fctncalling.embedded_path("held_out"))
+    made = (
+        f"env = gymnasium.make('FunctionCalling-v0', dataset_path={tasks!r})\n"
+        "print(type(env.unwrapped).__name__)"
+    )
     orders = (
         "import gymnasium, fctncalling",
         "import fctncalling, gymnasium",
@@ -72,31 +82,12 @@ def test_the_environment_is_registered_in_whichever_order_the_two_are_imported(
         assert run("-c", f"{imports}\n{made}", cwd=tmp_path).strip() == "FunctionCallingEnv"
 
 
-def test_scoring_loads_neither_torch_nor_the_schema_validator(tmp_path: Path) -> None:
-    run(
-        "-c",
-        "import sys, fctncalling.cli.score.command, fctncalling.cli.verdicts\n"
-        "assert not {'jsonschema', 'torch', 'transformers'} & set(sys.modules)",
-        cwd=tmp_path,
-    )
-
-
-def test_importing_replaces_nothing_of_the_interpreter(tmp_path: Path) -> None:
-    run(
-        "-c",
-        "import sys; finders, printed = list(sys.meta_path), sys.stdout; import fctncalling\n"
-        "ours, *others = sys.meta_path\n"
-        "assert others == finders and type(ours).__name__ == 'MovedModuleFinder'\n"
-        "assert ours.find_spec('json', None) is None and sys.stdout is printed",
-        cwd=tmp_path,
-    )
-
-
-def test_using_tasks_loads_neither_torch_nor_the_schema_validator(tmp_path: Path) -> None:
+def test_tasks_and_scores_load_neither_torch_nor_the_schema_validator(tmp_path: Path) -> None:
     run(
         "-c",
         "import sys, fctncalling; fctncalling.load_tasks, fctncalling.Task\n"
-        "assert not {'torch', 'transformers', 'jsonschema'} & set(sys.modules)",
+        "import fctncalling.cli.score.command, fctncalling.cli.verdicts\n"
+        "assert not {'jsonschema', 'torch', 'transformers'} & set(sys.modules)",
         cwd=tmp_path,
     )
 

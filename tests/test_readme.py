@@ -112,13 +112,6 @@ def test_the_agent_of_the_readme_plays_an_episode_as_written(
     assert names["info"]["turn"] == 1, "the second turn was reached"
 
 
-def test_no_two_commands_of_the_readme_write_to_one_folder() -> None:
-    text = "".join(page.read_text(encoding="utf-8") for page in PAGES).replace("\\\n", " ")
-    exported = re.findall(r"export\b[^`\n]*--output (\S+)", text)
-    assert exported
-    assert len(exported) == len(set(exported))
-
-
 @pytest.mark.filterwarnings("ignore:.*ground_truth")
 def test_official_files_are_found_by_their_names_once_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""The documentation site: navigation, links, llms.txt, and an example that works on every page."""
+"""The documentation site: navigation, links, and an example that works on every page."""
 
 from __future__ import annotations
 
@@ -33,9 +33,6 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 COMMAND = re.compile(  # a command and its words
     r"^(?:\$ )?(?:(?:torchrun|accelerate launch) .* -m )?fctncalling (\S+)( .*|)$"
-)
-OLD_COMMAND = re.compile(
-    r"\.venv/bin/(?!pip|activate)|python (?:\S*/)?(?:train|evaluate)_fctncalling"
 )
 
 
@@ -129,23 +126,6 @@ def test_the_page_of_the_settings_has_every_flag_and_its_default() -> None:
     assert "\n| `8B-lora` | `--episodes_per_update 128 " in page
 
 
-def test_every_picture_is_shown_somewhere() -> None:
-    shown = {
-        (page.parent / target).resolve()
-        for page in (ROOT / "README.md", *PAGES)
-        for target in LINK.findall(prose_of(page))
-    }
-    assert {path for path in DOCS.rglob("*.png") if path.resolve() not in shown} == set()
-
-
-def test_llms_txt_lists_every_page_with_a_sentence(hook: Any) -> None:
-    text = hook.llms_text(CONFIG["nav"], DOCS, CONFIG["site_name"])
-    assert text.startswith("# fctncalling\n\n> fctncalling trains language models")
-    entries = re.findall(r"^- \[(.+)\]\((\S+)\): (.+)$", text, re.MULTILINE)
-    assert len(entries) == len(PAGES)
-    assert all(20 < len(sentence) < 400 for *_, sentence in entries), entries
-
-
 def command_lines(text: str) -> list[tuple[str, list[str]]]:
     """Return the commands of a page's code blocks, each with its words, broken lines joined."""
     found = []
@@ -156,11 +136,6 @@ def command_lines(text: str) -> list[tuple[str, list[str]]]:
                     words = shlex.split(match[2].split(" | ")[0].split(" > ")[0])
                     found.append((match[1], words))
     return found
-
-
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
-def test_every_command_is_written_in_one_way(page: Path) -> None:
-    assert OLD_COMMAND.findall(page.read_text("utf-8")) == []
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
@@ -215,12 +190,6 @@ def test_a_train_command_that_cannot_start_would_be_seen() -> None:
         checked_notes(ray)
     [note] = checked_notes(["--env_name", "CartPole-v1", "--dataset_path", "mine.json"])
     assert note.startswith("--dataset_path: no effect without")
-
-
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
-def test_no_page_recommends_a_flag_that_left(page: Path) -> None:
-    flags = set(re.findall(r"--(\w+)", page.read_text("utf-8")))
-    assert [name for name in flags & SETTINGS.keys() if not SETTINGS[name].has_flag] == []
 
 
 def test_nothing_of_the_site_comes_from_elsewhere() -> None:

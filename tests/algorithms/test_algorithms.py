@@ -351,28 +351,3 @@ def test_the_names_offered_are_the_algorithms_that_exist() -> None:
     assert tuple(ALGORITHMS) == ALGORITHM_NAMES
     for name in ALGORITHMS:
         assert TrainConfig(algorithm_name=name).algorithm_name == ALGORITHMS[name].name
-
-
-@pytest.mark.parametrize(
-    ("name", "verbose_wins"), [("TPPO", True), ("POAD", True), ("APPO", True), ("NTPO", False)]
-)
-def test_a_better_but_longer_wording_is_learned_by_all_but_the_naive_algorithm(
-    name: str, verbose_wins: bool
-) -> None:
-    # One token that earns 0.8 against four that earn 1: gamma 0.9 at every token makes 0.729 of the
-    # 1.
-    preference = torch.zeros(2)
-    for _ in range(200):
-        chances = preference.softmax(0)
-
-        def episodes(value: float) -> Trajectories:
-            return trajectories([([value], 0.8)], [([value, 0.0, 0.0, 0.0], 1.0)])
-
-        returns = [tokens[0] for tokens in estimate(name, episodes(0.0), gamma=0.9, lam=1.0)[1]]
-        baseline = float(chances @ torch.tensor(returns))  # a critic that has converged
-        advantages = [
-            tokens[0] for tokens in estimate(name, episodes(baseline), gamma=0.9, lam=1.0)[0]
-        ]
-        preference += 2.0 * chances * torch.tensor(advantages)
-    assert (preference[1] > preference[0]).item() is verbose_wins
-    assert preference.softmax(0).max() > 0.95

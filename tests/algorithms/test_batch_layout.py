@@ -37,7 +37,10 @@ from fctncalling.algorithms.ppo import make_optimisers, update
 
 torch.set_num_threads(1)
 
-KINDS = ("llama", "gpt2", "llama+lora", "gpt2+lora")
+KINDS = [
+    *("llama", "gpt2+lora"),
+    *(pytest.param(kind, marks=pytest.mark.prove) for kind in ("gpt2", "llama+lora")),
+]
 
 
 def judging(kind: str) -> ActorCritic:

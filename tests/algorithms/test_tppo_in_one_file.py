@@ -91,10 +91,6 @@ def test_its_gradient_is_the_trainers(one_file: SimpleNamespace) -> None:
     assert torch.allclose(before - after, expected, rtol=1e-3, atol=1e-5)
 
 
-def test_it_fits_on_six_screens() -> None:
-    assert len(FILE.read_text("utf-8").splitlines()) <= 180
-
-
 @pytest.mark.prove
 def test_it_learns_the_embedded_tasks() -> None:
     import subprocess

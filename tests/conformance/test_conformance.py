@@ -50,7 +50,7 @@ def script(tmp_path: Path, valid: str) -> str:
     return f"{sys.executable} {path}"
 
 
-CHOSEN = ("--category", "multiple", "parallel", "irrelevance", "multi_turn_base", "--answers", "5")
+CHOSEN = ("--category", "multiple", "parallel", "irrelevance", "multi_turn_base", "--answers", "3")
 
 
 def test_ours_agrees_everywhere_and_a_scorer_that_takes_all_with_what_is_valid(

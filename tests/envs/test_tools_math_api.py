@@ -29,58 +29,13 @@ def tool() -> MathAPI:
 @pytest.mark.parametrize(
     ("method", "arguments", "expected"),
     [
-        ("logarithm", (10, 2, 5), "{'result': mpf('3.3219299')}"),
-        ("logarithm", (100, 10, 1), "{'result': mpf('2.0')}"),
-        ("logarithm", (0, 10, 5), "{'result': mpf('-inf')}"),
-        ("logarithm", (-4, 2, 5), "{'result': mpc(real='2.0', imag='4.5323639')}"),
-        ("logarithm", ("10", 2, "5"), "{'result': mpf('3.3219299')}"),
-        ("logarithm", (10, 2, 5.9), "{'result': mpf('3.3219299')}"),
-        ("logarithm", (10, 1, 5), "{'error': ''}"),
-        ("logarithm", (10, 2, "x"), "{'error': \"invalid literal for int() with base 10: 'x'\"}"),
-        ("logarithm", ([1], 2, 5), "{'error': 'cannot create mpf from [1]'}"),
-        ("square_root", (2, 10), "{'result': Decimal('1.414213562')}"),
-        ("square_root", (100, 5), "{'result': Decimal('10')}"),
-        ("square_root", (2.25, 5), "{'result': Decimal('1.5')}"),
-        ("square_root", (1e20, 5), "{'result': Decimal('1.0000E+10')}"),
-        ("power", (-8, 1 / 3), str({"result": (-8) ** (1 / 3)})),
-    ],
-)
-def test_result_prints_as_bfcl_prints_it(
-    tool: MathAPI, method: str, arguments: tuple[Any, ...], expected: str
-) -> None:
-    assert str(getattr(tool, method)(*arguments)) == expected
-
-
-@pytest.mark.parametrize(
-    ("method", "arguments", "expected"),
-    [
-        ("mean", ([1, 2, 4.5],), 2.5),
-        ("mean", ([0.1] * 10,), 0.09999999999999999),  # a compensated sum would give 0.1
-        ("sum_values", ([0.1] * 10,), 0.9999999999999999),
-        ("standard_deviation", ([2, 4, 4, 4, 5, 5, 7, 9],), 2.0),
         ("si_unit_conversion", (1, "m", "nm"), 999999999.9999999),
         ("si_unit_conversion", (True, "km", "m"), 1000.0),
         ("imperial_si_conversion", (100, "celsius", "fahrenheit"), 212.0),
         ("imperial_si_conversion", (212, "fahrenheit", "celsius"), 180 * (5 / 9)),
         ("imperial_si_conversion", (2, "in", "cm"), 5.08),
-        ("imperial_si_conversion", (7, "parsec", "parsec"), 7),
-        ("add", (1, 2), 3),
-        ("add", ("x", "y"), "xy"),
-        ("add", ([1], [2]), [1, 2]),
-        ("subtract", (1, 0.5), 0.5),
-        ("multiply", (3, True), 3),
-        ("divide", (7, 2), 3.5),
         ("power", (2, 10), 1024),
         ("power", (2, -1), 0.5),
-        ("absolute_value", (-2.5,), 2.5),
-        ("round_number", (2.5,), 2.0),
-        ("round_number", (2.675, 2), 2.67),
-        ("round_number", (25, -1), 20),
-        ("round_number", (2.5, None), 2),
-        ("percentage", (1, 8), 12.5),
-        ("min_value", ([3, 1.0, 2],), 1.0),
-        ("max_value", ("abc",), "c"),
-        ("sum_values", ([1, 2],), 3),
     ],
 )
 def test_result_has_bfcl_value_and_type(
@@ -234,7 +189,6 @@ def test_copies_and_pickles_keep_the_precision(tool: MathAPI) -> None:
     ("method", "arguments"),
     [
         ("round_number", (12345, -(10**12))),
-        ("round_number", (2.5, 10**30)),
         ("logarithm", (10, 2, 10**12)),
         ("logarithm", ("1e1000000000", 2, 5)),
         ("logarithm", ("1E+1_000_000_000", 2, 5)),

@@ -48,26 +48,6 @@ def test_two_desks_share_no_queue() -> None:
     assert second.ticket_queue == []
 
 
-def test_new_ticket_is_the_queued_object_with_keys_in_order() -> None:
-    api = desk(current_user="ann", ticket_counter=5)
-    ticket = api.create_ticket("Flat tyre", priority=5)
-    assert list(ticket.items()) == [
-        ("id", 5),
-        ("title", "Flat tyre"),
-        ("description", ""),
-        ("status", "Open"),
-        ("priority", 5),
-        ("created_by", "ann"),
-    ]
-    assert api.ticket_queue[0] is ticket
-    assert api.ticket_counter == 6
-
-
-def test_creating_asks_for_a_login_before_it_looks_at_the_priority() -> None:
-    error = {"error": "User not authenticated. Please log in to create a ticket."}
-    assert desk(current_user="").create_ticket("t", priority=9) == error
-
-
 @pytest.mark.parametrize("priority", [0, 6, 0.5, -1])
 def test_priority_outside_one_to_five_is_refused(priority: Any) -> None:
     api = desk(current_user="ann")
@@ -89,19 +69,6 @@ def test_wrong_types_surface_as_interpreter_texts() -> None:
         api.get_ticket()
     with pytest.raises(AttributeError, match=r"^'str' object has no attribute 'keys'$"):
         api.edit_ticket(7, "Closed")
-
-
-def test_ids_are_compared_by_value_and_never_as_text() -> None:
-    api: Any = desk_with_ticket()
-    assert api.get_ticket(7.0) is api.ticket_queue[0]
-    assert api.get_ticket("7") == {"error": "Ticket with ID 7 not found."}
-
-
-def test_a_ticket_without_id_raises_only_when_reached() -> None:
-    api = desk(ticket_queue=[{"id": 1}, {"title": "no id"}])
-    assert api.get_ticket(1) == {"id": 1}
-    with pytest.raises(KeyError, match=r"^'id'$"):
-        api.get_ticket(2)
 
 
 def test_closing_twice_is_refused_and_needs_no_login() -> None:
@@ -126,21 +93,6 @@ def test_a_ticket_without_status_raises_where_it_is_finished() -> None:
         desk(ticket_queue=[{"id": 1}]).close_ticket(1)
 
 
-def test_edit_sets_what_is_not_none_without_checking_ranges() -> None:
-    api = desk_with_ticket()
-    updates = {"title": None, "priority": 99, "status": ""}
-    assert api.edit_ticket(7, updates) == {"status": "Ticket 7 has been updated successfully."}
-    assert (
-        api.ticket_queue[0]["title"],
-        api.ticket_queue[0]["priority"],
-        api.ticket_queue[0]["status"],
-    ) == (
-        "t",
-        99,
-        "",
-    )
-
-
 def test_one_unknown_field_refuses_the_whole_edit() -> None:
     api = desk_with_ticket()
     before = copy.deepcopy(api.ticket_queue)
@@ -148,36 +100,3 @@ def test_one_unknown_field_refuses_the_whole_edit() -> None:
     assert api.edit_ticket(7, updates) == {"error": "Invalid fields for update: owner, assignee"}
     assert api.ticket_queue == before
     assert api.edit_ticket(8, updates) == {"error": "Ticket with ID 8 not found."}
-
-
-def test_login_takes_any_name_and_password_that_are_not_empty() -> None:
-    api = desk()
-    assert api.ticket_login("ann", "") == {"success": False}
-    assert api.ticket_get_login_status() == {"login_status": False}
-    assert api.ticket_login("ann", "x") == {"success": True}
-    assert api.ticket_login("", "x") == {"success": False}
-    assert api.current_user == "ann"
-    assert api.ticket_get_login_status() == {"login_status": True}
-    assert api.logout() == {"success": True}
-    assert api.logout() == {"success": False}
-    assert api.current_user is None
-
-
-def test_own_tickets_are_listed_by_status_whatever_its_case() -> None:
-    api = desk_with_ticket()
-    api.ticket_queue.append({"id": 8, "created_by": "bob", "status": "Open"})
-    assert api.get_user_tickets() == [api.ticket_queue[0]]
-    assert api.get_user_tickets("oPEN") == [api.ticket_queue[0]]
-    assert api.get_user_tickets("Closed") == []
-    assert api.get_user_tickets("") == [api.ticket_queue[0]]
-
-
-def test_listing_without_login_is_a_list_with_an_error_in_it() -> None:
-    assert desk().get_user_tickets() == [
-        {"error": "User not authenticated. Please log in to view tickets."}
-    ]
-
-
-def test_listing_raises_at_a_ticket_without_author() -> None:
-    with pytest.raises(KeyError, match=r"^'created_by'$"):
-        desk(current_user="ann", ticket_queue=[{"id": 1}]).get_user_tickets()

@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from fctncalling.lab.gateway.agent_process import EpisodeOffer, LastingAgent, re
 from fctncalling.lab.gateway.agent_source import AgentEpisodeSource, agent_source
 from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
 from fctncalling.training.run_config import RunConfig
-from fctncalling.training.task_setup import make_task_setup
+from fctncalling.training.task_setup import TaskSetup, make_task_setup
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/gateway/environment_agent.py"
@@ -41,8 +42,7 @@ CONFIG = TrainConfig(
     max_episode_tokens=512,
     eval_episodes=4,
 )
-SETUP = make_task_setup(CONFIG, RunConfig())
-TASKS = tuple(candidate.id for candidate in SETUP.candidates[:9])
+NUM_TASKS = 9
 
 # An agent that is told what to do by the task's id, in a line of Python each.
 SCRIPT = """
@@ -73,26 +73,35 @@ else:
 """
 
 
+@cache
+def task_setup() -> TaskSetup:
+    return make_task_setup(CONFIG, RunConfig())
+
+
+def task_ids() -> tuple[str, ...]:
+    return tuple(candidate.id for candidate in task_setup().candidates[:NUM_TASKS])
+
+
 def scripted(folder: Path, body: str) -> str:
     """Return the command of an agent that does this; `number` tells its tasks apart."""
     file = folder / "agent.py"
     lines = "\n".join(f"    {line}" for line in body.splitlines())
-    tasks = json.dumps([{"id": task} for task in TASKS])
+    tasks = json.dumps([{"id": task} for task in task_ids()])
     file.write_text(SCRIPT.format(body=lines, tasks=tasks))
     return f"{shlex.quote(sys.executable)} {shlex.quote(str(file))}"
 
 
 def source_of(command: str, **changes: Any) -> AgentEpisodeSource:
     run_config = RunConfig(agent_command=command, **changes)
-    return agent_source(CONFIG, run_config, SETUP, embedded_engine()[1])
+    return agent_source(CONFIG, run_config, task_setup(), embedded_engine()[1])
 
 
-def round_of(count: int = len(TASKS), **changes: Any) -> RolloutRound:
+def round_of(count: int = NUM_TASKS, **changes: Any) -> RolloutRound:
     fields: dict[str, Any] = {"seed": 3, "temperature": 1.0, "version": 0, **changes}
-    return RolloutRound(TASKS[:count], **fields)
+    return RolloutRound(task_ids()[:count], **fields)
 
 
-def played(command: str, count: int = len(TASKS), **changes: Any) -> list[EpisodeRecord]:
+def played(command: str, count: int = NUM_TASKS, **changes: Any) -> list[EpisodeRecord]:
     source = source_of(command, **changes)
     try:
         return source.collect(embedded_engine()[0], round_of(count), range(count))
@@ -108,10 +117,10 @@ def test_an_agent_outside_gives_the_gradient_of_the_environment() -> None:
     template = embedded_engine()[1]
     policy = ActorCritic.load(embedded_path("model"))
     rollouts = [
-        LocalRollout(CONFIG, policy, template, SETUP.make_env, source=source)
+        LocalRollout(CONFIG, policy, template, task_setup().make_env, source=source)
         for source in (None, source_of(AGENT))
     ]
-    results = [rollout.play_share(round_of(), range(len(TASKS))) for rollout in rollouts]
+    results = [rollout.play_share(round_of(), range(NUM_TASKS)) for rollout in rollouts]
     for rollout in rollouts:
         rollout.close()
     assert results[1].forward_tokens <= 1.05 * results[0].forward_tokens  # caches are kept
@@ -183,7 +192,7 @@ def test_a_round_tells_where_the_agent_left_what_was_sampled(
     offered = AgentEpisodeSource._offered
 
     def late(self: AgentEpisodeSource, task_id: str, seed: int) -> tuple[dict[str, Any], str]:
-        time.sleep(0.3 * (task_id == TASKS[0]))  # so the first episode is the last to end
+        time.sleep(0.3 * (task_id == task_ids()[0]))  # so the first episode is the last to end
         return offered(self, task_id, seed)
 
     monkeypatch.setattr(AgentEpisodeSource, "_offered", late)
@@ -194,7 +203,7 @@ say(told, reward=1)"""
     records = played(scripted(tmp_path, body), 3)
     assert [len(record.rows) for record in records] == [2, 2, 2]
     text = caplog.text
-    assert f"3 edited; such as task {TASKS[0]}, request 1, message 1: action 0 was" in text
+    assert f"3 edited; such as task {task_ids()[0]}, request 1, message 1: action 0 was" in text
     assert text.count("agent: it asks for temperature, which has no effect") == 1
 
 
@@ -214,7 +223,7 @@ def test_an_agent_that_always_dies_ends_the_run(tmp_path: Path) -> None:
 
 def test_no_agent_is_started_once_the_run_is_over(tmp_path: Path) -> None:
     agent = LastingAgent(scripted(tmp_path, "say(told, reward=1)"))
-    offer = EpisodeOffer("one", "", "", {"id": TASKS[0]})
+    offer = EpisodeOffer("one", "", "", {"id": task_ids()[0]})
     assert agent.play(offer, lambda: None, 20.0).reward == 1
     agent.close()
     with pytest.raises(RolloutError, match="has ended"):
