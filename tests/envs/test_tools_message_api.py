@@ -83,3 +83,17 @@ def test_copy_draws_the_same_ids_and_shares_nothing() -> None:
     assert twin.send_message("USR003", "yo") == tool.send_message("USR003", "yo")
     twin.send_message("USR003", "more")
     assert (len(tool.inbox), len(tool.generated_ids)) == (5, 2)
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_message_ids_come_from_the_instance_own_mersenne_twister(seed: int | None) -> None:
+    tool = logged_in() if seed is None else logged_in(random_seed=seed)
+    expected = random.Random(200191 if seed is None else seed)
+    for _ in range(3):
+        drawn = expected.randint(10000, 99999)
+        assert tool.send_message("USR002", "hi") == {
+            "sent_status": True,
+            "message_id": {"new_id": drawn},
+            "message": "Message sent to 'USR002' successfully.",
+        }
+    assert len(tool.generated_ids) == 3
