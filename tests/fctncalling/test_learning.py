@@ -21,6 +21,14 @@ from fctncalling.algorithms.ppo import ALGORITHMS, make_optimisers, update
 
 torch.set_num_threads(1)
 
+# On actions of one token algorithms with a critic are one: test_algorithms.py.
+of_one_token = pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("TPPO", "GRPO") else pytest.param(name, marks=pytest.mark.prove)
+        for name in ALGORITHMS
+    ],
+)
 World = Callable[[], gymnasium.Env[Tokens, Tokens]]
 
 
@@ -57,22 +65,16 @@ def corridor() -> gymnasium.Env[Tokens, Tokens]:
     return TimeLimit(Corridor(), max_episode_steps=12)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@of_one_token
 def test_a_constant_target_is_found(name: str) -> None:
     _, curve = train(ConstantDigit, 15, algorithm_name=name)
     assert curve[0] < 0.4
     assert curve[-1] > 0.95
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in ("TPPO", "GRPO") else pytest.param(name, marks=pytest.mark.prove)
-        for name in ALGORITHMS
-    ],
-)
+@of_one_token
 def test_an_action_can_depend_on_the_observation(name: str) -> None:
-    _, curve = train(ShownDigit, 40, algorithm_name=name)
+    _, curve = train(ShownDigit, 30, algorithm_name=name)
     assert curve[0] < 0.4
     assert curve[-1] > 0.95
 
@@ -103,5 +105,5 @@ def test_microwave_is_solved_and_its_first_observation_valued_at_gamma_squared()
 
 
 def test_shuffled_advantages_teach_nothing() -> None:
-    _, curve = train(ShownDigit, 40, permute_advantages=True)
+    _, curve = train(ShownDigit, 30, permute_advantages=True)
     assert curve[-1] < 0.6
