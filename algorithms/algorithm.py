@@ -115,34 +115,6 @@ class Algorithm(NamedTuple):
     critic: bool = True
 
 
-def token_gae_estimate(
-    trajectories: Trajectories, config: TrainConfig, *, gamma_token: float, lam_token: float | None
-) -> AdvantageEstimate:
-    """Return the token GAE estimate, of every token: advantages and returns.
-
-    lam_token None: the same lambda inside an action as between actions. lam_value gives the
-    critic's targets a lambda of their own (VC-PPO, arXiv:2503.01491).
-    """
-
-    def gae(lam: float | Tensor) -> tuple[Tensor, Tensor]:
-        return decomposed_gae(
-            rewards=trajectories.rewards,
-            values=trajectories.values,
-            acted=trajectories.acted,
-            ends_action=trajectories.ends_action,
-            bootstrap=trajectories.bootstrap,
-            gamma=config.resolved_gamma,
-            lam=lam,
-            gamma_token=gamma_token,
-            lam_token=lam if lam_token is None else lam_token,
-        )
-
-    advantages, returns = gae(trajectories.lambdas(config))
-    if config.lam_value is not None:
-        returns = gae(config.lam_value)[1]
-    return AdvantageEstimate(advantages, returns, loss_mask=trajectories.acted)
-
-
 def returns_to_go(trajectories: Trajectories, gamma: float) -> Tensor:
     """Return the returns to go at every token, discounted rewards, (E, L) fp64.
 

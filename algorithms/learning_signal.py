@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fctncalling.algorithms import grpo, losses
+from fctncalling.algorithms import grpo
 from fctncalling.algorithms.advantages import whiten
 from fctncalling.algorithms.algorithm import Trajectories, returns_to_go
-from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 
@@ -61,20 +60,6 @@ def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
     buffer = config.overlong_buffer
     beyond = length - (config.max_new_tokens - buffer)
     return config.overlong_penalty * min(1.0, beyond / buffer) if buffer and beyond > 0 else 0.0
-
-
-def subtract_kl_penalties(
-    experience: Experience, reference_logprobs: Tensor, old_logprobs: Tensor, config: TrainConfig
-) -> Experience:
-    """Subtract KL penalties from tokens' rewards: --kl_coef times the KL from the reference.
-
-    The estimate adds them up.
-    """
-    if not config.kl_coef or config.kl_mode != "reward":
-        return experience
-    penalties = config.kl_coef * losses.kl_k1(reference_logprobs - old_logprobs)
-    tokens = experience.tokens
-    return experience._replace(tokens=tokens._replace(rewards=tokens.rewards - penalties))
 
 
 def _shape_episode(episode: EpisodeRecord, config: TrainConfig) -> EpisodeRecord:
@@ -143,14 +128,14 @@ def pooled_return_std(trajectories: Trajectories, gamma: float) -> float:
     Per index, because an earlier action is further from the same reward in every episode. A single
     episode has nothing to be compared with: its largest reward to go is returned.
     """
-    returns = returns_to_go(trajectories, gamma)
+    returns, number = returns_to_go(trajectories, gamma), trajectories.action_number()
     starts = trajectories.begins_action()
     outcomes = returns[starts]
     if not outcomes.numel():
         return 0.0
     if len(returns) == 1:
         return float(outcomes.abs().max())
-    number = trajectories.action_number()[starts]
+    number = number[starts]
     counts = torch.bincount(number).to(outcomes)
     means = torch.zeros_like(counts).index_add_(0, number, outcomes) / counts
     spread = (outcomes - means[number]).square().mean().sqrt()

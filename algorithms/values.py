@@ -86,14 +86,14 @@ class WeightedValues(ValueSource):
 
         Behind a cut episode the critic's part stands alone: the baseline knows no such end.
         """
-        turns = experience.token_turns()
+        turns = experience.tokens.turn
         weights = _by_turn(self.weight, turns)
         baseline = peer_means(experience, config.resolved_gamma)[1]
         beyond = of_critic.at_tokens - peer_means_of(experience, of_critic.at_tokens)[1]
         lam = _by_turn(self.lam, turns.roll(-1))  # a state's lambda stands at the token before it
         return Values(
             at_tokens=baseline + weights * beyond,
-            bootstrap=weights[experience.acted_counts().cumsum(0) - 1] * of_critic.bootstrap,
+            bootstrap=weights[experience.num_acted.cumsum(0) - 1] * of_critic.bootstrap,
             lam=lam,
         )
 
@@ -101,7 +101,7 @@ class WeightedValues(ValueSource):
         self, experience: Experience, of_critic: Tensor, config: TrainConfig
     ) -> dict[str, float]:
         """Measure what the critic knew of the episodes that ended; return weights and lambdas."""
-        turns = experience.token_turns()
+        turns = experience.tokens.turn
         terms = self._terms(experience, of_critic, config.resolved_gamma)
         metrics = self._metrics(turns)
         for turn in {*turns.tolist(), *self._sums}:
@@ -116,11 +116,11 @@ class WeightedValues(ValueSource):
         means; where an action begins behind the first, the squared errors of the weighed value
         there, and of the episode's first.
         """
-        tokens, turns = experience.tokens, experience.token_turns()
+        tokens, turns = experience.tokens, experience.tokens.turn
         value = (of_critic - peer_means_of(experience, of_critic)[1]).double()
         outcome = rewards_to_go(experience, gamma) - peer_means(experience, gamma)[1].double()
         weighted = _by_turn(self.weight, turns) * value
-        counts = experience.acted_counts()
+        counts = experience.num_acted
         starts = weighted[counts.cumsum(0) - counts][tokens.episode]  # of the episode's first token
         ended = torch.tensor([each.terminated for each in experience.episodes])
         measured = ended.to(value.device)[tokens.episode]
@@ -165,14 +165,14 @@ def peer_means_of(experience: Experience, quantity: Tensor) -> tuple[Tensor, Ten
     Of the batch's other episodes, and of the group's, each at its first token in that turn; where
     none of the group came to it, the batch's; 0 where nobody did.
     """
-    tokens, turns = experience.tokens, experience.token_turns()
+    tokens, turns = experience.tokens, experience.tokens.turn
     most = int(turns.max()) + 1
     keys, visit = torch.unique(tokens.episode * most + turns, return_inverse=True)
     first = torch.full_like(keys, len(visit))
     first.scatter_reduce_(0, visit, torch.arange(len(visit), device=visit.device), "amin")
     own, turn = quantity.double()[first], turns[first]
     found = [torch.zeros_like(own)]
-    for peers in (turn, experience.episode_groups()[tokens.episode[first]] * most + turn):
+    for peers in (turn, experience.groups[tokens.episode[first]] * most + turn):
         of_peers = torch.unique(peers, return_inverse=True)[1]
         sums, counts = (
             torch.zeros_like(own).index_add_(0, of_peers, each)[of_peers]

@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from fctncalling.algorithms.batch import Batch, length_to_last_acted, make_batch, row_token_ids
+from fctncalling.algorithms.batch import length_to_last_acted, make_batch, row_token_ids
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
-from fctncalling.algorithms.distributed.process_group import (
-    SINGLE_PROCESS,
-    ProcessGroup,
-    unsharded_norm,
+from fctncalling.algorithms.distributed.fsdp import (
+    full_state_dict,
+    full_tensor,
+    load_full_state_dict,
 )
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.minibatches import microbatches
 from fctncalling.algorithms.nan_guard import check_finite
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_prefix_with_previous
 
@@ -133,9 +133,7 @@ class SupervisedLearner:
         device = next(policy.parameters()).device
 
         def run_pass(batch: Batch) -> tuple[Tensor, Tensor]:
-            outputs = policy(
-                **batch._asdict(), gradient_checkpointing=config.gradient_checkpointing
-            )
+            outputs = policy(batch, gradient_checkpointing=config.gradient_checkpointing)
             loss = -outputs.logprobs.sum() / total
             check_finite("loss", loss.detach(), f"at supervised step {self.steps + 1}")
             confident = (outputs.logprobs.detach() > np.log(0.5)).sum()
@@ -159,7 +157,7 @@ class SupervisedLearner:
         is changed.
         """
         weights = list(self._policy.policy_parameters())
-        norm = unsharded_norm(clip_grad_norm_(weights, self._settings.max_grad_norm))
+        norm = full_tensor(clip_grad_norm_(weights, self._settings.max_grad_norm))
         check_finite("policy_grad_norm", norm, f"at supervised step {self.steps + 1}")
         share = learning_rate_multiplier(self.steps, self.num_steps, self._settings)
         for group in self.optimiser.param_groups:

@@ -106,7 +106,7 @@ def mismatch(machine: Machine) -> Figures:
         rows.append(RowArrays(ids, np.arange(len(ids)) >= len(prompt)))
     batch = make_batch(rows, device=machine.device)
     with torch.no_grad():
-        trained = policy(batch.ids, batch.attention_mask, batch.acted).logprobs
+        trained = policy(batch).logprobs
     sampled = torch.tensor([one for action in actions for one in action.logprobs])
     difference = (trained.cpu() - sampled).abs()
     yield {

@@ -219,7 +219,7 @@ def test_new_logprobs_are_those_of_the_last_epochs_own_pass() -> None:
         places = np.arange(row.start, row.stop)[second.acted[row]]
         if len(places) and learned[places].all():
             with torch.no_grad():
-                outputs = later(*make_batch([record]), temperature=1.0)
+                outputs = later(make_batch([record]), temperature=1.0)
             expected[places], entropies[places] = outputs.logprobs, outputs.entropies
     assert np.abs(expected[learned] - second.old_logprobs[learned]).max() > 1e-3
     np.testing.assert_allclose(second.new_logprobs, expected, atol=1e-5)

@@ -22,7 +22,7 @@ from fctncalling.algorithms.policy.gradient_checkpointing import (
     run_without_checkpointing,
     use_layer_runner,
 )
-from fctncalling.algorithms.policy.precision import compute_dtype_context, half_precision_dtype
+from fctncalling.algorithms.policy.precision import half_precision_dtype
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import (
     Ids,
     PrefixTree,
@@ -31,22 +31,14 @@ from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import (
 )
 from fctncalling.algorithms.policy.shared_prefixes.tree_attention import (
     BLOCK,
-    AttentionPart,
-    attention_parts,
     is_tree_attention_available,
-    tree_attention,
+    segment_states_at,
 )
-from fctncalling.algorithms.policy.sparse_forward import (
-    keys_and_values,
-    layer_output,
-    rotated_queries,
-    supports_sparse_forward,
-)
+from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
 
 TRIAL_ROWS = ((1, 2, 3, 4, 5, 6), (1, 2, 3, 4, 7), (1, 2, 8, 9, 1, 5, 2), (6, 5, 4))
 TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-3}  # of hidden states; else HALF_TOLERANCE
 HALF_TOLERANCE = 0.05
-KeysAndValues = tuple[Tensor, Tensor]
 MAX_COST = 0.9  # of the cost of separate rows; nearer to it the estimate could be wrong
 CALL_FLOPS = 4e6  # an attention call of a layer takes as long as so many operations of a product
 MIN_ROOT_SHARE = 0.5  # a mask over a whole tree costs its square: rows with less in common stay out
@@ -191,14 +183,14 @@ def tree_states_at(
     After the final norm; `run` calls its layers.
     """
     if runs_by_segment(model, decoder):
-        return _segment_states_at(decoder, tree, rows, columns, run)
+        return segment_states_at(decoder, tree, rows, columns, run)
     with use_layer_runner(decoder, run):
         return _masked_states_at(decoder, tree, rows, columns)
 
 
 def runs_by_segment(model: Any, decoder: Any) -> bool:
     """Whether a tree's forward pass runs by segment, without a mask."""
-    # Autocast's hook, which `_layer` enters itself.
+    # Autocast's hook, which the layers enter themselves.
     own_hooks = int(half_precision_dtype(decoder) is not None)
     return is_tree_attention_available() and supports_sparse_forward(
         model, decoder, known_hooks=own_hooks
@@ -232,84 +224,6 @@ def _passes_trial(decoder: Any) -> bool:
         if not torch.allclose(found, wanted, rtol=0.0, atol=tolerance):
             return False
     return True
-
-
-def _segment_states_at(
-    decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor, run: LayerRunner
-) -> Tensor:
-    fixed = tree.fixed
-    selected, index = torch.unique(tree.row_index[rows, columns], return_inverse=True)
-    hidden = decoder.embed_tokens(tree.ids[fixed:])  # (U - fixed, H)
-    cos, sin = _angles(decoder, hidden, tree.positions[fixed:])
-    learned = range(fixed, len(tree.ids)) if fixed else None
-    parts = attention_parts(tree, learned, dtype=hidden.dtype)
-    half = half_precision_dtype(decoder)
-    *below, last = decoder.layers
-    *known_below, known = _fixed_keys_and_values(decoder, tree)
-    for layer, before in zip(below, known_below, strict=True):
-        hidden = run(_layer, layer, hidden, cos, sin, parts, half, before)
-    parts = attention_parts(tree, selected.tolist(), dtype=hidden.dtype)
-    at = selected - fixed
-    with compute_dtype_context(half, hidden.device):
-        states = last.input_layernorm(hidden)
-        queries = rotated_queries(last, states[at], cos[at], sin[at])
-        keys, values = _behind(known, keys_and_values(last, states, cos, sin))
-        attended = tree_attention(queries, keys, values, parts)
-        outputs: Tensor = decoder.norm(layer_output(last, hidden[at], attended))
-    return outputs[index]
-
-
-def _angles(decoder: Any, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines of the positions' angles, both (U, 1, head size)."""
-    cos, sin = decoder.rotary_emb(hidden, positions.unsqueeze(0))
-    return cos[0].unsqueeze(1), sin[0].unsqueeze(1)
-
-
-@torch.no_grad()
-def _fixed_keys_and_values(decoder: Any, tree: PrefixTree) -> list[KeysAndValues | None]:
-    """Return of each layer the keys and values of the tree's fixed tokens; None without any."""
-    if not tree.fixed:
-        return [None] * len(decoder.layers)
-    root = build_tree([tree.ids[: tree.fixed].cpu().numpy()]).to(tree.ids.device)
-    hidden = decoder.embed_tokens(root.ids)
-    cos, sin = _angles(decoder, hidden, root.positions)
-    parts, half = attention_parts(root, dtype=hidden.dtype), half_precision_dtype(decoder)
-    found: list[KeysAndValues | None] = []
-    for layer in decoder.layers:
-        with compute_dtype_context(half, hidden.device):
-            states = layer.input_layernorm(hidden)
-            known = keys_and_values(layer, states, cos, sin)
-            attended = tree_attention(rotated_queries(layer, states, cos, sin), *known, parts)
-            hidden = layer_output(layer, hidden, attended)
-        found.append(known)
-    return found
-
-
-def _behind(known: KeysAndValues | None, found: KeysAndValues) -> KeysAndValues:
-    """Append keys and values to a prefix, in the dtype of the new ones."""
-    if known is None:
-        return found
-    keys, values = (
-        torch.cat([one.to(two.dtype), two]) for one, two in zip(known, found, strict=True)
-    )
-    return keys, values
-
-
-def _layer(
-    layer: Any,
-    hidden: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    parts: Sequence[AttentionPart],
-    half: torch.dtype | None,  # of the linear layers' products; attention is in fp32
-    known: KeysAndValues | None,  # of the tokens before
-) -> Tensor:
-    """Return the layer's output (U, H) from its input (U, H)."""
-    with compute_dtype_context(half, hidden.device):
-        states = layer.input_layernorm(hidden)
-        keys, values = _behind(known, keys_and_values(layer, states, cos, sin))
-        attended = tree_attention(rotated_queries(layer, states, cos, sin), keys, values, parts)
-        return layer_output(layer, hidden, attended)
 
 
 def _masked_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor) -> Tensor:
