@@ -3,8 +3,9 @@
 `python benchmarks/tool_jobs.py --job calculator --seeds 10` does what `train_fctncalling.py
 --env_name calculator` does once a seed, prints a table and writes runs.json, report.md and a figure
 into --output, with how often an episode succeeds whose first call failed. Finished runs are kept:
-the same command again goes on where the last one was stopped. `--set lora_r=8` sets more flags of the training command. `--keep` also writes the runs to
-results/kept/jobs, from which docs/evidence_tables.py makes the table of docs/evidence/results.md.
+the same command again goes on where the last one was stopped. `--set lora_r=8` sets more flags of
+the training command. `--keep` also writes the runs to results/kept/jobs, from which
+docs/evidence_tables.py makes the table of docs/evidence/results.md.
 """
 
 from __future__ import annotations

@@ -114,13 +114,15 @@ def test_layouts_agree_padded_right_padded_left_trimmed_and_one_by_one(kind: str
     rows = rows_of_several_lengths()
     right = make_batch(rows)
     shifts = [int((~mask).sum()) for mask in right.attention_mask]
-    left = [
-        torch.stack([row.roll(shift) for row, shift in zip(field, shifts, strict=True)])
-        for field in right[:3]
-    ]
+    left = Batch(
+        *(
+            torch.stack([row.roll(shift) for row, shift in zip(field, shifts, strict=True)])
+            for field in right[:3]
+        )
+    )
     singly = [policy(make_batch([row])) for row in rows]
     wanted = [torch.cat(field) for field in zip(*singly, strict=True)]
-    for outputs in (policy(right), policy(Batch(*left)), policy(make_batch(rows, trim=True))):
+    for outputs in (policy(right), policy(left), policy(make_batch(rows, trim=True))):
         for got, expected in zip(outputs, wanted, strict=True):
             assert torch.allclose(got, expected, atol=1e-5)
     gradients = []
