@@ -8,12 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fctncalling.algorithms.algorithm import TokenGroups, Trajectories
 from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays, TokenRecord, action_facts
-from fctncalling.algorithms.policy.actor_critic import Batch
 
 
 class ActedTokens(NamedTuple):
@@ -34,28 +32,6 @@ class ActedTokens(NamedTuple):
 
 
 Row = TokenRecord | RowArrays
-
-
-def make_batch(
-    rows: Sequence[Row], device: torch.device | str = "cpu", *, trim: bool = False
-) -> Batch:
-    """Make a batch of rows: pad them on the right.
-
-    trim: drop each row's context after its last acted token. No log-probability or value of an
-    acted token depends on it; only the bootstrap value after the last token needs it.
-    """
-    lengths = [length_to_last_acted(row) if trim else len(row.ids) for row in rows]
-    ids = np.zeros((len(rows), max(lengths, default=0)), dtype=np.int64)
-    attention_mask, acted = np.zeros(ids.shape, dtype=bool), np.zeros(ids.shape, dtype=bool)
-    for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-        ids[index, :length] = row.ids[:length]
-        attention_mask[index, :length] = True
-        acted[index, :length] = row.acted[:length]
-    return Batch(
-        ids=torch.from_numpy(ids).to(device),
-        attention_mask=torch.from_numpy(attention_mask).to(device),
-        acted=torch.from_numpy(acted).to(device),
-    )
 
 
 def acted_tokens(
@@ -85,11 +61,6 @@ def acted_tokens(
         num_words=torch.tensor(actions.num_words, dtype=torch.float32, device=device)[action],
         cut=torch.tensor(actions.cut, dtype=torch.bool, device=device)[action],
     )
-
-
-def row_token_ids(rows: Iterable[Row]) -> list[NDArray[np.int64]]:
-    """Return the token ids of each row."""
-    return [np.asarray(row.ids, dtype=np.int64) for row in rows]
 
 
 def length_to_last_acted(row: Row) -> int:

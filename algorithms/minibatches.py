@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fctncalling.algorithms.algorithm import Algorithm
-from fctncalling.algorithms.batch import (
-    Experience,
-    Row,
-    length_to_last_acted,
-    make_batch,
-    row_token_ids,
-)
+from fctncalling.algorithms.batch import Experience, Row, length_to_last_acted
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays
@@ -28,6 +22,33 @@ from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixT
 
 Minibatch = list[list[int]]  # the rows of one optimiser step, by pass
 MAX_PADDING_SHARE = 0.08  # padding among the tokens that one optimiser step passes over
+
+
+def make_batch(
+    rows: Sequence[Row], device: torch.device | str = "cpu", *, trim: bool = False
+) -> Batch:
+    """Make a batch of rows: pad them on the right.
+
+    trim: drop each row's context after its last acted token. No log-probability or value of an
+    acted token depends on it; only the bootstrap value after the last token needs it.
+    """
+    lengths = [length_to_last_acted(row) if trim else len(row.ids) for row in rows]
+    ids = np.zeros((len(rows), max(lengths, default=0)), dtype=np.int64)
+    attention_mask, acted = np.zeros(ids.shape, dtype=bool), np.zeros(ids.shape, dtype=bool)
+    for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        ids[index, :length] = row.ids[:length]
+        attention_mask[index, :length] = True
+        acted[index, :length] = row.acted[:length]
+    return Batch(
+        ids=torch.from_numpy(ids).to(device),
+        attention_mask=torch.from_numpy(attention_mask).to(device),
+        acted=torch.from_numpy(acted).to(device),
+    )
+
+
+def row_token_ids(rows: Iterable[Row]) -> list[NDArray[np.int64]]:
+    """Return the token ids of each row."""
+    return [np.asarray(row.ids, dtype=np.int64) for row in rows]
 
 
 def microbatches(

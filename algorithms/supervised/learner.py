@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from fctncalling.algorithms.batch import length_to_last_acted, make_batch, row_token_ids
+from fctncalling.algorithms.batch import length_to_last_acted
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import (
     full_state_dict,
@@ -23,7 +23,7 @@ from fctncalling.algorithms.distributed.fsdp import (
 )
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.minibatches import microbatches
+from fctncalling.algorithms.minibatches import make_batch, microbatches, row_token_ids
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree

@@ -14,8 +14,8 @@ from token_worlds import settings, some_episodes, targets_of, tiny_policy
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import SettingError
+from fctncalling.algorithms.minibatches import make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.lora import ACTOR, CRITIC
 from fctncalling.algorithms.ppo import make_optimisers, update

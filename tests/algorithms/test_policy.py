@@ -13,9 +13,9 @@ from tiny_models import save_tiny
 from token_worlds import VOCABULARY, act, empty_row, observe, tiny_policy
 from torch import Tensor, nn
 
-from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import TokenRecord
+from fctncalling.algorithms.minibatches import make_batch
 from fctncalling.algorithms.policy import actor_critic
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.value_head import ValueHead

@@ -32,11 +32,11 @@ from token_worlds import (
 from torch import Tensor, nn
 
 from fctncalling.algorithms import losses, ppo, step_guard
-from fctncalling.algorithms.batch import acted_tokens, build_experience, make_batch
+from fctncalling.algorithms.batch import acted_tokens, build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.minibatches import Passes
+from fctncalling.algorithms.minibatches import Passes, make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import (
     ALGORITHMS,

@@ -25,11 +25,11 @@ from token_worlds import (
     tiny_policy,
 )
 
-from fctncalling.algorithms.batch import acted_tokens, build_experience, make_batch
+from fctncalling.algorithms.batch import acted_tokens, build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, action_facts
 from fctncalling.algorithms.losses import Targets
-from fctncalling.algorithms.minibatches import Passes, make_passes, microbatches
+from fctncalling.algorithms.minibatches import Passes, make_batch, make_passes, microbatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import accumulate_gradients, find_algorithm
 from fctncalling.algorithms.targets import compute_targets

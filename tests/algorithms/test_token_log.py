@@ -28,10 +28,10 @@ from token_worlds import (
 from tokenizers_for_text import byte_level, sentencepiece_like
 
 from fctncalling.algorithms.advantages import action_gae, decomposed_gae
-from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.losses import policy_loss
+from fctncalling.algorithms.minibatches import make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
 from fctncalling.algorithms.run.logs import RunLog

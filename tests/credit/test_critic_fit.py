@@ -10,8 +10,8 @@ import pytest
 import torch
 from token_worlds import episode, policy_with_values, settings, tiny_policy
 
-from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.minibatches import make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.supervised.critic_fit import (
     CriticSamples,

@@ -13,9 +13,9 @@ import torch
 from gymnasium.wrappers import TimeLimit
 from token_worlds import ConstantDigit, Corridor, Microwave, ShownDigit, Tokens, play, tiny_policy
 
-from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.minibatches import make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import ALGORITHMS, make_optimisers, update
 

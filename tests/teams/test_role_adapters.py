@@ -13,12 +13,12 @@ from token_worlds import CPU, settings, some_episodes, tiny_policy
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from fctncalling.algorithms.batch import build_experience, make_batch
+from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.generation.role_engine import AdapterEngine, RoleEngine
-from fctncalling.algorithms.minibatches import Passes
+from fctncalling.algorithms.minibatches import Passes, make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.lora import role_adapter_name
