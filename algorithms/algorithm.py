@@ -43,7 +43,7 @@ class Trajectories(NamedTuple):
     lam: Tensor | None = None
 
     def lambdas(self, config: TrainConfig) -> Tensor | float:
-        """Return lambda, per token (E, L) or a scalar; 1 if it is not set."""
+        """Return lambda, per token (E, L) or a scalar; the default is 1."""
         return self.lam if self.lam is not None else 1.0 if config.lam is None else config.lam
 
     def begins_action(self) -> Tensor:
@@ -133,7 +133,7 @@ def returns_to_go(trajectories: Trajectories, gamma: float) -> Tensor:
 
 
 def token_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
-    """Return the token log-ratio, each token's own, (n,), unchanged."""
+    """Return the log-ratio of each token, (n,), unchanged."""
     return token_log_ratios
 
 

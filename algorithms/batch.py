@@ -1,4 +1,4 @@
-"""Experience of one update: rows and acted tokens, which do not change while it is learned from."""
+"""Experience of one update: its token rows and acted tokens, fixed while the policy learns."""
 
 from __future__ import annotations
 

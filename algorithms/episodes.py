@@ -156,7 +156,7 @@ def _was_solved(episode: EpisodeRecord) -> bool:
 
 
 def check_token_record(row: TokenRecord) -> None:
-    """Check a token record; ValueError where its lists are inconsistent.
+    """Check a token record; ValueError if its lists are inconsistent.
 
     A shifted mask would train on context.
     """
@@ -187,7 +187,7 @@ class ActionFacts(NamedTuple):
 
 
 def action_facts(episodes: Sequence[EpisodeRecord]) -> ActionFacts:
-    """Return the facts of the episodes' actions; ValueError where a row is inconsistent."""
+    """Return facts of the episodes' actions; ValueError if a row is inconsistent."""
     facts = ActionFacts([], [], [])
     for episode in episodes:
         for row in episode.rows:

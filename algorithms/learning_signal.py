@@ -86,7 +86,7 @@ def is_fully_truncated(episode: EpisodeRecord) -> bool:
 def groups_with_signal(
     episodes: Sequence[EpisodeRecord], config: TrainConfig
 ) -> list[EpisodeRecord]:
-    """Return the groups with a learning signal: those whose outcomes differ (DAPO).
+    """Return the episodes of groups with different outcomes (DAPO).
 
     GRPO's are those that `grpo_estimate` compares: equal ones give advantages of 0. The others' are
     not discounted: else success after two steps and after three would differ by (1 - gamma), and a
@@ -145,7 +145,7 @@ def pooled_return_std(trajectories: Trajectories, gamma: float) -> float:
 def whiten_by_spread(
     advantages: Tensor, loss_mask: Tensor, spread: float, *, shift: bool = True
 ) -> Tensor:
-    """Whiten advantages by the outcomes' spread, within bounds; 0 where that is 0.
+    """Whiten advantages within bounds of the outcomes' spread; 0 if there is no spread.
 
     shift: as of `whiten`.
     """
@@ -158,7 +158,7 @@ def whiten_by_spread(
 
 
 def no_signal_warning(episodes: Sequence[EpisodeRecord]) -> str:
-    """Return the no-signal warning: why an update had no learning signal, and what to try."""
+    """Return the warning about an update without learning signal: likely cause and cure."""
     valid = [episode for episode in episodes if not episode.invalid]
     if not valid:
         return (

@@ -1,4 +1,4 @@
-"""Metrics of one update, its losses and its critic (CleanRL names where they exist)."""
+"""Metrics of one update, its losses and its critic, with CleanRL's names if it has one."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _cheapest_cut(sizes: NDArray[np.int64], limit: int, price: float) -> list[in
 
 
 class Passes(NamedTuple):
-    """Passes over the rows of an update: which rows go together, and what a pass reads."""
+    """Planner of forward passes: groups an update's rows and builds the batch of each group."""
 
     experience: Experience
     config: TrainConfig  # its limits of a pass
@@ -125,7 +125,7 @@ class Passes(NamedTuple):
         return self._in_order(order.tolist())
 
     def share_prefixes(self, sharing: PrefixSharing | str) -> Passes:
-        """Return passes over trees of shared prefixes, where that pays; else these.
+        """Return a planner that shares prefixes, or this one if separate rows are cheaper.
 
         `sharing`: the cost of such passes, or why they cannot share.
         """
@@ -142,7 +142,7 @@ class Passes(NamedTuple):
         return shared if sharing.saves_tokens(rows, trees, padded) else self
 
     def over(self, rows: Sequence[int]) -> Minibatch:
-        """Return the passes over rows, of one role each where roles have weights of their own."""
+        """Return the passes over rows; roles with separate weights get separate passes."""
         by_role = group_by_key(rows, self._role_of_row)
         return [group for rows_of_role in by_role for group in self._bounded(rows_of_role)]
 
@@ -191,7 +191,7 @@ class Passes(NamedTuple):
         return passes
 
     def ends_in_own_action(self, episode: int) -> bool:
-        """Whether a role's row ends with its last action, with no text of others behind it.
+        """Whether a role's row ends with its last action, without a later text of others.
 
         Another role was to act next.
         """
@@ -253,13 +253,13 @@ class Passes(NamedTuple):
         return last if self.joint_rows is None or last.joint is None else last.joint
 
     def _tree(self, rows: Sequence[NDArray[np.int64]]) -> PrefixTree | None:
-        """Return the prefix tree of rows; None where they are padded."""
+        """Return the prefix tree of rows; None for padded rows."""
         if self.sharing is None:
             return None
         return self.sharing.build_tree(rows).to(self.experience.tokens.rewards.device)
 
     def _role(self, episode: int) -> str:
-        """Return the role of an episode; "" where roles do not have weights of their own."""
+        """Return the role of an episode; "" if all roles share their weights."""
         if not self.config.roles_have_own_weights:
             return ""
         return self.experience.episodes[episode].role
@@ -269,7 +269,7 @@ class Passes(NamedTuple):
 
 
 def make_passes(experience: Experience, policy: ActorCritic, config: TrainConfig) -> Passes:
-    """Make the passes over an experience, with what the critic reads and what rows may share."""
+    """Make the planner of an experience's passes, with critic features and shared prefixes."""
     passes = Passes(experience, config, joint_rows=_joint_rows(experience.episodes))
     if config.critic_sees == "progress":
         tokens = experience.tokens
@@ -283,7 +283,7 @@ def make_passes(experience: Experience, policy: ActorCritic, config: TrainConfig
 
 
 def _joint_rows(episodes: Sequence[EpisodeRecord]) -> list[RowArrays] | None:
-    """Return the joint row of each row that holds acted tokens; None where there are none."""
+    """Return the joint row of each row with acted tokens; None without a central critic."""
     if episodes[0].rows[0].joint is None:
         return None
     rows = [row for episode in episodes for row in episode.rows if row.num_acted]
@@ -302,9 +302,9 @@ def group_by_key(items: Sequence[int], key: Callable[[int], str]) -> list[list[i
 def bootstrap_values(
     policy: ActorCritic, passes: Passes, algorithm: Algorithm, processes: ProcessGroup
 ) -> Tensor:
-    """Return the bootstrap value behind each truncated episode, (E,).
+    """Return the bootstrap value after each truncated episode, (E,); 0 for others.
 
-    0 where it terminated, or without a critic.
+    Without a critic all are 0.
 
     A role of a team that was not to act next ends with an action of its own, and no value is
     learned behind one. It goes on from the value before its last token: what it earned with that

@@ -51,7 +51,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def find_algorithm(name: str) -> Algorithm:
-    """Find an algorithm by its name, or the user's own by MODULE:NAME.
+    """Find an algorithm by its name, or a user's by MODULE:NAME.
 
     `fctncalling.training.user_code` has checked at the start that it can be imported.
     """
@@ -149,7 +149,7 @@ def update(
     generator: torch.Generator,  # on the CPU: shuffles the minibatches
     # every process passes the same episodes and gets the same metrics
     processes: ProcessGroup = SINGLE_PROCESS,
-    trace: TokenDiagnostics | None = None,  # takes up what every pass says of every token
+    trace: TokenDiagnostics | None = None,  # takes the loss terms of each token's last pass
     source: ValueSource | None = None,  # of the run's values, which remembers; None: a fresh one
 ) -> Metrics:
     """Update the policy on the episodes (PPO epochs) and return the metrics.
@@ -170,7 +170,7 @@ def update(
         annotate_error_with_tasks(experience),
     ):
         targets = compute_targets(
-            *(policy, passes, planned, algorithm, config, generator, processes), source=source
+            policy, passes, planned, algorithm, config, generator, processes, source=source
         )
     optimisers, config = _apply_learning_signal(optimisers, config, algorithm, experience, targets)
     in_loss = _rows_in_loss(planned, experience, targets, config)

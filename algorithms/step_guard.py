@@ -61,7 +61,7 @@ class StepGuard:
         self._steps = 0
 
     def check(self, indices: Tensor, terms: LossTerms) -> Metrics:
-        """Check the step just taken from the terms of its tokens, and take back what is too much.
+        """Check the last step by the loss terms of its tokens; take back the excess.
 
         Return the share of the step that stays, and the divergence if it was tried.
         """

@@ -1,4 +1,4 @@
-"""Values of an update's states: where they come from, and how far credit looks past them.
+"""Values of an update's states: their sources, and the lambda of credit past them.
 
 With --lam auto the critic's values enter by what they know. That is measured by turn on each
 update's new episodes, before they are learned from, as sums that decay, and holds for the updates
@@ -40,10 +40,10 @@ class Values(NamedTuple):
 
 
 class ValueSource:
-    """Source of the values that the advantage estimate takes: the critic's as they are."""
+    """Source of the values of the advantage estimate: here the critic's, unchanged."""
 
     def values(self, experience: Experience, of_critic: Values, config: TrainConfig) -> Values:
-        """Return the values of an update's states, by what was known before it.
+        """Return the values of an update's states, from knowledge before the update.
 
         of_critic: the critic's own, before the update. Called twice, it returns the same.
         """
@@ -59,15 +59,15 @@ class ValueSource:
         return {}
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps; {} for nothing."""
+        """Return the state for a checkpoint; {} if there is none."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load what `state` returned; KeyError, TypeError, ValueError where it does not fit."""
+        """Load a state of `state`; KeyError, TypeError or ValueError if it does not fit."""
 
 
 class WeightedValues(ValueSource):
-    """Source of weighted values: the critic's by what they know, see the module."""
+    """Source of values weighted by the critic's measured knowledge, see the module."""
 
     def __init__(self) -> None:
         # turn, from 1 -> decayed sums, see `_terms`
@@ -82,7 +82,7 @@ class WeightedValues(ValueSource):
         return _share(*self._sums.get(turn, UNKNOWN)[2:], otherwise=1.0)
 
     def values(self, experience: Experience, of_critic: Values, config: TrainConfig) -> Values:
-        """Return weighted values: the baseline, and weight times what the critic says beyond it.
+        """Return weighted values: the baseline plus weight times the critic's difference from it.
 
         Behind a cut episode the critic's part stands alone: the baseline knows no such end.
         """
@@ -100,7 +100,7 @@ class WeightedValues(ValueSource):
     def learn(
         self, experience: Experience, of_critic: Tensor, config: TrainConfig
     ) -> dict[str, float]:
-        """Measure what the critic knew of the episodes that ended; return weights and lambdas."""
+        """Measure the critic's error on ended episodes; return weights and lambdas as metrics."""
         turns = experience.tokens.turn
         terms = self._terms(experience, of_critic, config.resolved_gamma)
         metrics = self._metrics(turns)
@@ -110,7 +110,7 @@ class WeightedValues(ValueSource):
         return metrics
 
     def _terms(self, experience: Experience, of_critic: Tensor, gamma: float) -> Tensor:
-        """Return what each token adds to the sums, (4, N) float64; 0 of cut episodes.
+        """Return each token's addends to the sums, (4, N) float64; 0 for cut episodes.
 
         Product and square of the regression of the return on the critic's value, both less the
         means; where an action begins behind the first, the squared errors of the weighed value
@@ -185,7 +185,7 @@ def peer_means_of(experience: Experience, quantity: Tensor) -> tuple[Tensor, Ten
 
 
 def rewards_to_go(experience: Experience, gamma: float) -> Tensor:
-    """Return the reward to go of each token, (N,) fp64, without a value behind the end."""
+    """Return the reward to go of each token, (N,) fp64, without a bootstrap value."""
     lines = experience.trajectories(torch.zeros_like(experience.tokens.rewards))
     return returns_to_go(lines, gamma)[lines.acted]
 

@@ -180,7 +180,7 @@ class ProcessGroup:
             _all_reduce_together(waiting)
 
     def _fill_missing_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Give a gradient of 0 to what has one in other processes alone."""
+        """Fill missing gradients with 0 if another process has one."""
         known = torch.tensor([float(it.grad is not None) for it in parameters], device=self.device)
         self.all_reduce(known)
         for parameter, count in zip(parameters, known.tolist(), strict=True):

@@ -66,7 +66,7 @@ class Batch(NamedTuple):
     progress: Tensor | None = None  # (N, F) what the critic reads beside the hidden states
 
     def acted_positions(self) -> tuple[Tensor, Tensor]:
-        """Return rows and columns of the acted tokens, (N,); ValueError where one is first."""
+        """Return rows and columns of the acted tokens, (N,); ValueError if one is first."""
         rows, columns = self.acted.nonzero(as_tuple=True)
         if bool((columns == 0).any()):
             raise ValueError(
@@ -151,7 +151,7 @@ def _chunk(
 
 
 def scale_logits(logits: Tensor, config: Any) -> Tensor:
-    """Scale or cap logits as the model's own forward does (Granite, Cohere; Gemma)."""
+    """Scale or cap logits like the model's `forward` (Granite, Cohere; Gemma)."""
     if scaling := getattr(config, "logits_scaling", None):
         logits = logits / scaling
     if scale := getattr(config, "logit_scale", None):
@@ -255,7 +255,7 @@ class ActorCritic(nn.Module):
         return self._with_progress(states, batch.progress)
 
     def values_at(self, batch: Batch, columns: Tensor) -> Tensor:
-        """Return the values behind cut episodes, (B,).
+        """Return the values after the last tokens of cut episodes, (B,).
 
         columns: (B,), of each row's last token before the value; `batch.progress` is (B, F), and
         `acted` is not read.
@@ -297,7 +297,7 @@ class ActorCritic(nn.Module):
         return (parameter for parameter in self.model.parameters() if parameter.requires_grad)
 
     def critic_parameters(self) -> Iterator[nn.Parameter]:
-        """Return the parameters of the critic: the value head, its own adapter or model."""
+        """Return the critic's parameters: value head, critic adapter and critic model."""
         yield from self.value_head.parameters()
         if self.critic_model is not None:
             yield from self.critic_model.parameters()
@@ -305,7 +305,7 @@ class ActorCritic(nn.Module):
             yield from self.adapters.parameters(CRITIC)
 
     def add_critic_model(self) -> None:
-        """Add a model of the critic's own: a copy of the backbone, trained by the value loss."""
+        """Add a critic model: a copy of the backbone, trained by the value loss."""
         self.critic_model = copy.deepcopy(self.model.get_decoder()).float().requires_grad_(True)
         refuse_half_precision(self)
 
@@ -372,7 +372,7 @@ class ActorCritic(nn.Module):
 
     @property
     def _critic_has_own_backbone(self) -> bool:
-        """Whether the critic's hidden states come from its own model or adapter."""
+        """Whether the critic has a separate model or adapter."""
         return self.critic_model is not None or (
             self.adapters is not None and CRITIC in self.adapters.names
         )
@@ -397,7 +397,7 @@ class ActorCritic(nn.Module):
             return decoder_states_at(self.model, decoder, batch, rows, columns, run, layers)
 
     def _with_progress(self, hidden: Tensor, progress: Tensor | None) -> Tensor:
-        """Return hidden states with progress features beside them, 0 where there are none."""
+        """Append progress features to hidden states; zeros if the batch has none."""
         if not self.num_progress_features:
             return hidden
         if progress is None:  # a pass whose values nobody reads

@@ -189,7 +189,7 @@ def _causal_attention(
 def _attention_at(
     queries: Tensor, keys: Tensor, values: Tensor, rows: Tensor, columns: Tensor
 ) -> Tensor:
-    """Return attention of N queries (N, heads, size), each to its row's keys up to its own column.
+    """Return attention of N queries (N, heads, size) to their rows' keys up to their columns.
 
     keys, values: (B, T, heads, size); rows, columns: (N,), ascending; result (N, heads, size). The
     queries are padded to (B, Q, heads, size), where Q is the most queries of any row, and gathered

@@ -176,7 +176,7 @@ class SupervisedLearner:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Load a saved state; ValueError if it is of other demonstrations or settings."""
+        """Load a saved state; ValueError for one of other demonstrations or settings."""
         if state["digest"] != self._digest():
             raise ValueError(
                 "its supervised stage has other demonstrations, --sft_epochs, --sft_batch_size or "
@@ -214,7 +214,7 @@ def make_batches(
     sharing: PrefixSharing | None,
     device: torch.device,
 ) -> Iterator[Batch]:
-    """Make the batches of an optimiser step's rows: trees where sharing pays, else padded."""
+    """Make the batches of an optimiser step's rows, with shared prefixes if that is cheaper."""
     limit, lengths = config.max_tokens_per_microbatch, [*map(length_to_last_acted, rows)]
     # Padding is not bounded: the grouping of rows decides the last bits of the published weights.
     groups, shares = microbatches(lengths, max_tokens=limit, max_padding_share=1.0), False
@@ -236,7 +236,7 @@ def make_batches(
 
 
 def _fixed_tokens(tree: PrefixTree, rows: Sequence[TokenRecord]) -> int:
-    """Return how many tokens all rows begin with, before what predicts an acted one."""
+    """Return the number of leading context tokens that all rows share."""
     root = tree.segments[0]
     shared = root.end if root.descendants_end == len(tree.ids) else 0
     return min(shared, *(row.acted.index(True) - 1 for row in rows))

@@ -45,7 +45,7 @@ MIN_ROOT_SHARE = 0.5  # a mask over a whole tree costs its square: rows with les
 
 
 class PrefixSharing(NamedTuple):
-    """Prefix sharing of a model's passes: what they cost, and whether a tree pays."""
+    """Prefix sharing of a model: cost estimates of passes over trees and padded rows."""
 
     layer_flops: int  # of the linear layers for a token, in each layer
     pair_flops: int  # of attention for a pair of query and key
@@ -162,7 +162,7 @@ def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
 
 
 def _window(config: Any) -> int | None:
-    """Return the tokens of a model's sliding window, None where all its layers see everything."""
+    """Return the size of a model's sliding window in tokens; None without one."""
     kinds = getattr(config, "layer_types", None)
     if kinds is not None and not {"sliding_attention", "chunked_attention"} & set(kinds):
         return None
@@ -198,7 +198,7 @@ def runs_by_segment(model: Any, decoder: Any) -> bool:
 
 
 def accepts_tree_masks(decoder: Any) -> bool:
-    """Whether a decoder accepts tree masks for attention in its own forward, by a trial."""
+    """Whether a decoder accepts attention masks over a tree, by a trial pass."""
     was_training = decoder.training
     decoder.eval()
     try:

@@ -125,7 +125,7 @@ class VllmRollout(LocalRollout):
         return found
 
     def _check_logprobs(self, name: str) -> None:
-        """Raise SettingError for a server whose log-probabilities are not of its sampling."""
+        """Raise SettingError if a server's log-probabilities ignore its temperature."""
         prompt, temperature = [next(iter(self.template.stop_ids))], self.config.temperature
         for client in self.servers.ready_clients():
             model = self.published.model_name(client, name)
