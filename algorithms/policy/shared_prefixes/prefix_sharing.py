@@ -74,6 +74,7 @@ class PrefixSharing(NamedTuple):
         the rows first into so many parts of equal size; where there are enough groups (of each row,
         default: one of its own) no part ends within one, as it would be read twice.
         """
+        # Neighbours share most, so a pass takes a run of neighbours, and new tokens add up.
         order = sorted(range(len(rows)), key=lambda row: rows[row].tobytes())
         common = common_prefix_with_previous([rows[row] for row in order])
         new = [len(rows[row]) - shared for row, shared in zip(order, common, strict=True)]
@@ -85,6 +86,7 @@ class PrefixSharing(NamedTuple):
         ends = ends if len(ends) >= num_parts else list(range(1, len(order) + 1))
         read = np.cumsum([0, *new])
         wanted = read[-1] * np.arange(1, num_parts) / num_parts
+        # The end of a group that lies nearest to each equal part.
         cuts = np.abs(read[ends][:, None] - wanted).argmin(0)
         bounds = [0, *(ends[cut] for cut in cuts), len(order)]
         passes = list[list[int]]()
@@ -94,6 +96,7 @@ class PrefixSharing(NamedTuple):
                 while end < last and size + new[end] <= max_tokens:
                     size, end = size + new[end], end + 1
                     middle = end if size <= max_tokens // 2 else middle
+                # Both sides of a cut read their common prefix: take the shortest in the last half.
                 if end < last:
                     end = min(range(end, middle - 1, -1), key=lambda row: common[row])
                 passes.append(order[start:end])
@@ -108,6 +111,7 @@ class PrefixSharing(NamedTuple):
         if self.max_row is not None and longest > self.max_row:
             return False
         ordered = sorted(rows, key=lambda row: row.tobytes())
+        # Neighbours' prefixes count every shared token once: what an ideal tree would save.
         saved, total = sum(common_prefix_with_previous(ordered)), sum(map(len, ordered))
         return saved > (1.0 - MAX_COST) * total
 
@@ -122,6 +126,7 @@ class PrefixSharing(NamedTuple):
         together = 0.0
         for group in shared:
             together += self._tree_cost(self.build_tree([rows[row] for row in group]))
+            # Trees are slow to build: most of them need not be, where separate rows have won.
             if together > MAX_COST * separate:
                 return False
         return True
@@ -135,7 +140,9 @@ class PrefixSharing(NamedTuple):
     def _tree_cost(self, tree: PrefixTree) -> float:
         tokens, positions = len(tree.ids), int(tree.positions.sum())
         if self.by_segment:
+            # A token attends to its ancestors, as many as its position, and to itself.
             return self._cost(tokens, tokens + positions, tokens // BLOCK + len(tree.segments))
+        # A mask is as wide as the longest tree, for each of the forest's trees.
         sizes = [end - start for start, end in tree.tree_spans()]
         padded = len(sizes) * max(sizes)
         return self._cost(padded, self.mask_price * padded * max(sizes), 1)
@@ -151,6 +158,7 @@ def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
     by_segment = layers is not None and runs_by_segment(model, decoder)
     if not by_segment and not accepts_tree_masks(decoder):
         return f"{type(model).__name__} takes no attention mask over a tree of rows"
+    # Of an unknown architecture the whole decoder counts as one layer.
     blocks = [decoder] if layers is None else list(layers)
     weights = sum(weight.numel() for block in blocks for weight in block.parameters())
     return PrefixSharing(
@@ -199,6 +207,7 @@ def runs_by_segment(model: Any, decoder: Any) -> bool:
 
 def accepts_tree_masks(decoder: Any) -> bool:
     """Whether a decoder accepts attention masks over a tree, by a trial pass."""
+    # Dropout would make the trial's passes differ.
     was_training = decoder.training
     decoder.eval()
     try:
@@ -216,6 +225,7 @@ def _passes_trial(decoder: Any) -> bool:
     for number, row in enumerate(TRIAL_ROWS):
         ids = torch.tensor([row], device=device)
         positions = torch.arange(len(row), device=device).unsqueeze(0)
+        # The row alone, by the model's own causal mask, is what the tree has to give.
         expected = decoder(input_ids=ids, position_ids=positions, use_cache=False)
         wanted = expected.last_hidden_state[0]
         at = (torch.full((len(row),), number, device=device), positions[0])
@@ -229,9 +239,11 @@ def _passes_trial(decoder: Any) -> bool:
 def _masked_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor) -> Tensor:
     device = tree.ids.device
     bounds = torch.tensor(tree.tree_spans(), device=device)  # (R, 2)
+    # Trees have different sizes: shorter ones repeat their last token, which is dropped below.
     token = bounds[:, :1] + torch.arange(int((bounds[:, 1] - bounds[:, 0]).max()), device=device)
     inside = token < bounds[:, 1:]  # (R, M)
     token = token.where(inside, bounds[:, 1:] - 1)
+    # Depth-first order: a token's descendants are those from itself to the end of its subtree.
     ends = tree.subtree_ends().to(device)[token]
     attended = (token[:, None, :] <= token[:, :, None]) & (token[:, :, None] < ends[:, None, :])
     attended &= inside[:, None, :]  # padding repeats a tree's last token, and attends to the tree

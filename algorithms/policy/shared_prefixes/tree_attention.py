@@ -71,6 +71,7 @@ def attention_parts(
     blocks, ancestors = list[AttentionPart](), list[AttentionPart]()
     for run in _runs(tree.segments):
         start, end, descendants_end = run[0].start, run[-1].end, run[-1].descendants_end
+        # Inside a run queries meet keys of branches beside theirs: those blocks need a mask.
         for key in range(start, end, BLOCK):
             key_end = min(key + BLOCK, end)
             first, last = bisect_left(tokens, key), bisect_left(tokens, key_end)
@@ -79,9 +80,12 @@ def attention_parts(
                 blocks.append(AttentionPart(first, last, key, key_end, bias.to(dtype)))
                 if key > start:  # a run of several segments is no longer than a block
                     ancestors.append(AttentionPart(first, last, start, key, None))
+        # All tokens below a segment see all of it: a rectangle without a mask.
         first, last = bisect_left(tokens, end), bisect_left(tokens, descendants_end)
         if first < last:
             ancestors.append(AttentionPart(first, last, start, end, None))
+    # `forward` overwrites outputs with the parts that have a bias, and merges the others into
+    # them. Each query has exactly one such part, its own block's.
     return blocks + ancestors
 
 
@@ -121,6 +125,7 @@ def tree_attention(
     """
     num, _, size = queries.shape
     keys, values = keys.to(queries.dtype), values.to(queries.dtype)  # rotated queries are in fp32
+    # No key head is repeated: its query heads stand side by side, as a longer query list.
     grouped = queries.view(num, keys.shape[1], -1, size).transpose(0, 1).contiguous()
     attended: Tensor = _TreeAttention.apply(  # type: ignore[no-untyped-call]
         grouped, keys.transpose(0, 1), values.transpose(0, 1), parts
@@ -136,6 +141,7 @@ class _TreeAttention(torch.autograd.Function):
         heads, num, group, size = queries.shape
         flat = queries.reshape(1, heads, num * group, size)
         outputs, log_sums = torch.empty_like(flat), flat.new_empty(1, heads, num * group)
+        # Softmax over the union of two key sets: outputs weighted by exp(log-sum-exp) of each.
         for part in parts:
             rows, columns = _ranges(part, group)
             output, log_sum = _FORWARD(  # type: ignore[misc]
@@ -162,6 +168,8 @@ class _TreeAttention(torch.autograd.Function):
         group = gradient.shape[2]
         of_outputs = gradient.reshape(flat.shape)
         of_queries, of_keys, of_values = (torch.zeros_like(it) for it in (flat, keys, values))
+        # The kernel rebuilds the probabilities of a part from the log-sum-exp over all parts, so
+        # each part's gradient is its share of the whole; keys of several parts add theirs up.
         for part in ctx.parts:
             rows, columns = _ranges(part, group)
             found = _BACKWARD(  # type: ignore[misc]
@@ -198,6 +206,7 @@ def segment_states_at(
 ) -> Tensor:
     """Return hidden states at N positions of a tree's rows, (N, H), after the final norm."""
     fixed = tree.fixed
+    # Rows that share a token ask for the same state: it is computed once, then copied by index.
     selected, index = torch.unique(tree.row_index[rows, columns], return_inverse=True)
     hidden = decoder.embed_tokens(tree.ids[fixed:])  # (U - fixed, H)
     cos, sin = _angles(decoder, hidden, tree.positions[fixed:])
@@ -208,6 +217,8 @@ def segment_states_at(
     *known_below, known = _fixed_keys_and_values(decoder, tree)
     for layer, before in zip(below, known_below, strict=True):
         hidden = run(_layer, layer, hidden, cos, sin, parts, half, before)
+    # Nothing reads the last layer's states but the caller, so only the selected are computed;
+    # their keys and values are those of all tokens.
     parts = attention_parts(tree, selected.tolist(), dtype=hidden.dtype)
     at = selected - fixed
     with compute_dtype_context(half, hidden.device):
@@ -230,6 +241,7 @@ def _fixed_keys_and_values(decoder: Any, tree: PrefixTree) -> list[KeysAndValues
     """Return of each layer the keys and values of the tree's fixed tokens; None without any."""
     if not tree.fixed:
         return [None] * len(decoder.layers)
+    # The fixed tokens are the beginning of the root: a tree of one row.
     root = build_tree([tree.ids[: tree.fixed].cpu().numpy()]).to(tree.ids.device)
     hidden = decoder.embed_tokens(root.ids)
     cos, sin = _angles(decoder, hidden, root.positions)
