@@ -104,7 +104,8 @@ def test_a_roles_gradient_is_that_of_a_policy_alone_and_exactly_0_from_the_other
     accumulated(policy, passes, config)
     whole = {role: [w.grad for w in weights_of(policy, role)] for role in ROLES}
     for role, other in (ROLES, ROLES[::-1]):
-        rows = {number for number, row in enumerate(experience.rows) if row.role == role}
+        episodes = experience.episode_of_row.tolist()
+        rows = {n for n, e in enumerate(episodes) if experience.episodes[e].role == role}
         accumulated(policy, passes, config, rows)
         assert all(weight.grad is None for weight in weights_of(policy, other))
         single = alone(policy, role)
