@@ -43,7 +43,7 @@ class Trajectories(NamedTuple):
     lam: Tensor | None = None
 
     def lambdas(self, config: TrainConfig) -> Tensor | float:
-        """Return lambda, per token (E, L) or a scalar; 1 if it is not set."""
+        """Return lambda, per token (E, L) or a scalar; the default is 1."""
         return self.lam if self.lam is not None else 1.0 if config.lam is None else config.lam
 
     def begins_action(self) -> Tensor:
@@ -115,34 +115,6 @@ class Algorithm(NamedTuple):
     critic: bool = True
 
 
-def token_gae_estimate(
-    trajectories: Trajectories, config: TrainConfig, *, gamma_token: float, lam_token: float | None
-) -> AdvantageEstimate:
-    """Return the token GAE estimate, of every token: advantages and returns.
-
-    lam_token None: the same lambda inside an action as between actions. lam_value gives the
-    critic's targets a lambda of their own (VC-PPO, arXiv:2503.01491).
-    """
-
-    def gae(lam: float | Tensor) -> tuple[Tensor, Tensor]:
-        return decomposed_gae(
-            rewards=trajectories.rewards,
-            values=trajectories.values,
-            acted=trajectories.acted,
-            ends_action=trajectories.ends_action,
-            bootstrap=trajectories.bootstrap,
-            gamma=config.resolved_gamma,
-            lam=lam,
-            gamma_token=gamma_token,
-            lam_token=lam if lam_token is None else lam_token,
-        )
-
-    advantages, returns = gae(trajectories.lambdas(config))
-    if config.lam_value is not None:
-        returns = gae(config.lam_value)[1]
-    return AdvantageEstimate(advantages, returns, loss_mask=trajectories.acted)
-
-
 def returns_to_go(trajectories: Trajectories, gamma: float) -> Tensor:
     """Return the returns to go at every token, discounted rewards, (E, L) fp64.
 
@@ -161,7 +133,7 @@ def returns_to_go(trajectories: Trajectories, gamma: float) -> Tensor:
 
 
 def token_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
-    """Return the token log-ratio, each token's own, (n,), unchanged."""
+    """Return the log-ratio of each token, (n,), unchanged."""
     return token_log_ratios
 
 

@@ -156,7 +156,7 @@ def _was_solved(episode: EpisodeRecord) -> bool:
 
 
 def check_token_record(row: TokenRecord) -> None:
-    """Check a token record; ValueError where its lists are inconsistent.
+    """Check a token record; ValueError if its lists are inconsistent.
 
     A shifted mask would train on context.
     """
@@ -178,42 +178,30 @@ def check_token_record(row: TokenRecord) -> None:
             )
 
 
-def truncated_action_flags(episodes: Sequence[EpisodeRecord]) -> list[bool]:
-    """Return truncated-action flags: for every action whether --max_new_tokens cut it."""
-    cut: list[bool] = []
+class ActionFacts(NamedTuple):
+    """Facts of all actions of some episodes, in order."""
+
+    turns: list[int]  # from 1: a user's message begins the next; 1 in an episode without messages
+    num_words: list[int]  # 0 in an episode without `num_words`
+    cut: list[bool]  # by --max_new_tokens
+
+
+def action_facts(episodes: Sequence[EpisodeRecord]) -> ActionFacts:
+    """Return facts of the episodes' actions; ValueError if a row is inconsistent."""
+    facts = ActionFacts([], [], [])
     for episode in episodes:
-        num_actions = sum(sum(row.ends_action) for row in episode.rows)
-        cut += [number in episode.cut_actions for number in range(num_actions)]
-    return cut
-
-
-def action_turns(episodes: Sequence[EpisodeRecord]) -> list[int]:
-    """Return the turn of every action of the episodes, in order, from 1.
-
-    A user's message begins the next; 1 in an episode without messages.
-    """
-    turns: list[int] = []
-    for episode in episodes:
-        turn = 1 + episode.first_turn
-        num_actions = sum(sum(row.ends_action) for row in episode.rows)
-        for action in range(num_actions):
-            if 0 < action < len(episode.messages):
-                turn += any(each["role"] == "user" for each in episode.messages[action])
-            turns.append(turn)
-    return turns
-
-
-def action_word_counts(episodes: Sequence[EpisodeRecord]) -> list[int]:
-    """Return the word counts of all actions of the episodes, in order.
-
-    0 in an episode without `num_words`.
-    """
-    num_words: list[int] = []
-    for episode in episodes:
+        for row in episode.rows:
+            check_token_record(row)
         num_actions = sum(sum(row.ends_action) for row in episode.rows)
         counted = len(episode.num_words) == num_actions
-        num_words += episode.num_words if counted else [0] * num_actions
-    return num_words
+        facts.num_words.extend(episode.num_words if counted else [0] * num_actions)
+        turn = 1 + episode.first_turn
+        for action in range(num_actions):
+            if 0 < action < len(episode.messages):
+                turn += any(message["role"] == "user" for message in episode.messages[action])
+            facts.turns.append(turn)
+            facts.cut.append(action in episode.cut_actions)
+    return facts
 
 
 def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]:

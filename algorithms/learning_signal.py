@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fctncalling.algorithms import grpo, losses
+from fctncalling.algorithms import grpo
 from fctncalling.algorithms.advantages import whiten
 from fctncalling.algorithms.algorithm import Trajectories, returns_to_go
-from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 
@@ -63,20 +62,6 @@ def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
     return config.overlong_penalty * min(1.0, beyond / buffer) if buffer and beyond > 0 else 0.0
 
 
-def subtract_kl_penalties(
-    experience: Experience, reference_logprobs: Tensor, old_logprobs: Tensor, config: TrainConfig
-) -> Experience:
-    """Subtract KL penalties from tokens' rewards: --kl_coef times the KL from the reference.
-
-    The estimate adds them up.
-    """
-    if not config.kl_coef or config.kl_mode != "reward":
-        return experience
-    penalties = config.kl_coef * losses.kl_k1(reference_logprobs - old_logprobs)
-    tokens = experience.tokens
-    return experience._replace(tokens=tokens._replace(rewards=tokens.rewards - penalties))
-
-
 def _shape_episode(episode: EpisodeRecord, config: TrainConfig) -> EpisodeRecord:
     cut, number, rows = frozenset(episode.cut_actions), 0, []
     for row in episode.rows:
@@ -101,7 +86,7 @@ def is_fully_truncated(episode: EpisodeRecord) -> bool:
 def groups_with_signal(
     episodes: Sequence[EpisodeRecord], config: TrainConfig
 ) -> list[EpisodeRecord]:
-    """Return the groups with a learning signal: those whose outcomes differ (DAPO).
+    """Return the episodes of groups with different outcomes (DAPO).
 
     GRPO's are those that `grpo_estimate` compares: equal ones give advantages of 0. The others' are
     not discounted: else success after two steps and after three would differ by (1 - gamma), and a
@@ -143,14 +128,14 @@ def pooled_return_std(trajectories: Trajectories, gamma: float) -> float:
     Per index, because an earlier action is further from the same reward in every episode. A single
     episode has nothing to be compared with: its largest reward to go is returned.
     """
-    returns = returns_to_go(trajectories, gamma)
+    returns, number = returns_to_go(trajectories, gamma), trajectories.action_number()
     starts = trajectories.begins_action()
     outcomes = returns[starts]
     if not outcomes.numel():
         return 0.0
     if len(returns) == 1:
         return float(outcomes.abs().max())
-    number = trajectories.action_number()[starts]
+    number = number[starts]
     counts = torch.bincount(number).to(outcomes)
     means = torch.zeros_like(counts).index_add_(0, number, outcomes) / counts
     spread = (outcomes - means[number]).square().mean().sqrt()
@@ -160,7 +145,7 @@ def pooled_return_std(trajectories: Trajectories, gamma: float) -> float:
 def whiten_by_spread(
     advantages: Tensor, loss_mask: Tensor, spread: float, *, shift: bool = True
 ) -> Tensor:
-    """Whiten advantages by the outcomes' spread, within bounds; 0 where that is 0.
+    """Whiten advantages within bounds of the outcomes' spread; 0 if there is no spread.
 
     shift: as of `whiten`.
     """
@@ -173,7 +158,7 @@ def whiten_by_spread(
 
 
 def no_signal_warning(episodes: Sequence[EpisodeRecord]) -> str:
-    """Return the no-signal warning: why an update had no learning signal, and what to try."""
+    """Return the warning about an update without learning signal: likely cause and cure."""
     valid = [episode for episode in episodes if not episode.invalid]
     if not valid:
         return (

@@ -7,10 +7,140 @@ nor the gradient.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
+from fctncalling.algorithms.algorithm import Algorithm, TokenGroups
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.policy.actor_critic import TokenOutputs
+
 MAX_LOG_RATIO = 20.0  # exp(20) is 4.9e8: still a finite ratio, and long past any clip range
+
+
+class Targets(NamedTuple):
+    """Targets of training, of the N acted tokens, all (N,), fixed for the whole update."""
+
+    old_logprobs: Tensor
+    old_values: Tensor  # the critic's own
+    values: Tensor  # as the estimate took them, by their source
+    lam: Tensor  # lambda from the token's action to the next; NaN where --lam stands for all
+    raw_advantages: Tensor  # before whitening; 0 outside loss_mask
+    advantages: Tensor  # 0 at every token where the episodes hold no learning signal
+    returns: Tensor
+    loss_mask: Tensor  # bool, the token enters the losses
+    loss_weights: Tensor  # weight of the token in the mean over a loss (--loss_aggregation)
+    reference_logprobs: Tensor  # 0 without --kl_coef
+    # truncated importance weight of the policy's loss: pi before the update / pi as sampled;
+    # 1 without the correction
+    importance: Tensor
+    rewards: Tensor  # as the estimate took them: shaped, less the KL penalties of kl_mode reward
+    bootstrap: Tensor  # of the token's episode, as the estimate took it, see `Trajectories`
+
+    def select(self, token_indices: Tensor) -> Targets:
+        """Select the targets of some tokens, by their indices."""
+        return Targets(**{name: field[token_indices] for name, field in self._asdict().items()})
+
+
+class LossTerms(NamedTuple):
+    """Terms of the loss at each token of a pass, or of a minibatch; all (n,)."""
+
+    token_log_ratios: Tensor
+    log_ratios: Tensor  # as clipped
+    policy_losses: Tensor
+    value_losses: Tensor
+    entropies: Tensor
+    value_changes: Tensor  # value - old value
+    loss_mask: Tensor  # bool
+    loss_weights: Tensor
+    reference_kl: Tensor  # divergence from the reference; meaningless without one
+    logprobs: Tensor
+    token_entropies: Tensor  # not averaged over actions, as the next
+    token_reference_kl: Tensor
+
+
+def loss_terms(
+    outputs: TokenOutputs,
+    targets: Targets,
+    indices: Tensor,  # (n,) of the tokens among those of the targets
+    groups: TokenGroups,
+    algorithm: Algorithm,
+    config: TrainConfig,
+) -> LossTerms:
+    """Return the loss terms of the n tokens of a pass."""
+    target = targets.select(indices)
+    token_log_ratios = log_ratio(outputs.logprobs, target.old_logprobs)
+    kl_estimator = "k3" if config.kl_mode == "reward" else config.kl_mode
+    reference_kl = KL_ESTIMATORS[kl_estimator](
+        log_ratio(target.reference_logprobs, outputs.logprobs)
+    )
+    log_ratios = algorithm.log_ratio(token_log_ratios, groups, config)
+    return LossTerms(
+        token_log_ratios=token_log_ratios,
+        log_ratios=log_ratios,
+        policy_losses=policy_loss(
+            log_ratios,
+            target.advantages,
+            target.loss_mask,
+            clip_low=config.clip_low,
+            clip_high=config.clip_high,
+            dual_clip=config.dual_clip,
+        )
+        * target.importance,
+        value_losses=value_losses(
+            outputs.values,
+            outputs.value_scores,
+            target.returns,
+            target.old_values,
+            target.loss_mask,
+            config,
+        ),
+        entropies=algorithm.average(outputs.entropies, groups),
+        value_changes=outputs.values - target.old_values,
+        loss_mask=target.loss_mask,
+        loss_weights=target.loss_weights,
+        reference_kl=algorithm.average(reference_kl, groups),
+        logprobs=outputs.logprobs,
+        token_entropies=outputs.entropies,
+        token_reference_kl=reference_kl,
+    )
+
+
+def total_loss(
+    terms: LossTerms, config: TrainConfig, *, value_coef: float, divisor: float
+) -> Tensor:
+    """Return the loss of a pass: the weighted sum of its tokens' terms, over `divisor`."""
+    token_losses = (
+        terms.policy_losses
+        + value_coef * terms.value_losses
+        - config.entropy_coef * terms.entropies
+    )
+    if config.kl_coef and config.kl_mode != "reward":
+        token_losses = token_losses + config.kl_coef * terms.reference_kl
+    return aggregate(token_losses * terms.loss_weights, terms.loss_mask, divisor)
+
+
+def value_losses(
+    values: Tensor,  # (N,)
+    scores: Tensor,  # (N, K) that they are made of
+    returns: Tensor,
+    old_values: Tensor,
+    loss_mask: Tensor | None,
+    config: TrainConfig,
+) -> Tensor:
+    """Return the value losses of tokens, (N,): regression, or with --value_bins classes."""
+    if config.value_bins:
+        centres = returns.new_tensor(config.critic_shape["bin_centres"])
+        return binned_value_loss(scores, returns, centres, loss_mask)
+    return value_loss(
+        values,
+        returns,
+        old_values,
+        loss_mask,
+        value_clip=config.value_clip,
+        huber_delta=config.huber_delta,
+    )
 
 
 def log_ratio(new_logprobs: Tensor, old_logprobs: Tensor, mask: Tensor | None = None) -> Tensor:

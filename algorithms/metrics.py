@@ -1,52 +1,24 @@
-"""Metrics of one update, its losses and its critic (CleanRL names where they exist)."""
+"""Metrics of one update, its losses and its critic, with CleanRL's names if it has one."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fctncalling.algorithms import losses
 from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.group_baseline import matched_state_share
+from fctncalling.algorithms.losses import LossTerms, Targets, kl_k1, kl_k3
+from fctncalling.algorithms.minibatches import Minibatch, Passes
 from fctncalling.algorithms.policy.precision import uses_importance_weights
-from fctncalling.algorithms.targets import Targets
 
 Metrics = dict[str, float]
 MONTE_CARLO = "critic/monte_carlo_explained_variance"
-
-
-class LossTerms(NamedTuple):
-    """Terms of the loss at each token of a pass, or of a minibatch; all (n,)."""
-
-    token_log_ratios: Tensor
-    log_ratios: Tensor  # as clipped
-    policy_losses: Tensor
-    value_losses: Tensor
-    entropies: Tensor
-    value_changes: Tensor  # value - old value
-    loss_mask: Tensor  # bool
-    loss_weights: Tensor
-    reference_kl: Tensor  # divergence from the reference; meaningless without one
-    logprobs: Tensor
-    token_entropies: Tensor  # not averaged over actions, as the next
-    token_reference_kl: Tensor
-
-    def stack(self) -> Tensor:
-        """Stack the terms, (terms, n), detached from the graph, which holds every activation."""
-        return torch.stack([term.detach().float() for term in self])
-
-    @classmethod
-    def unstack(cls, stacked: Tensor) -> LossTerms:
-        """Unstack terms (terms, n)."""
-        terms = cls(*stacked.unbind())
-        return terms._replace(loss_mask=terms.loss_mask.bool())
 
 
 def step_metrics(terms: LossTerms, config: TrainConfig) -> Metrics:
@@ -58,8 +30,8 @@ def step_metrics(terms: LossTerms, config: TrainConfig) -> Metrics:
         "losses/policy_loss": (terms.policy_losses * terms.loss_weights).sum() / total,
         "losses/value_loss": (terms.value_losses * terms.loss_weights).sum() / total,
         "losses/entropy": (terms.entropies * terms.loss_weights).sum() / total,
-        "losses/approx_kl": losses.kl_k3(terms.token_log_ratios).mean(),
-        "losses/old_approx_kl": losses.kl_k1(terms.token_log_ratios).mean(),
+        "losses/approx_kl": kl_k3(terms.token_log_ratios).mean(),
+        "losses/old_approx_kl": kl_k1(terms.token_log_ratios).mean(),
         "losses/clipfrac": clipped.float().mean(),
         "losses/ratio_mean": ratios.mean(),
         "losses/ratio_min": ratios.min(),
@@ -106,11 +78,41 @@ def update_metrics(
     metrics |= _importance_metrics(targets, config) | _token_metrics(experience)
     if config.group_baseline == "state":
         hashes = [episode.state_hashes for episode in experience.episodes]
-        groups = experience.episode_groups().tolist()
+        groups = experience.groups.tolist()
         metrics["critic/state_matched_share"] = matched_state_share(hashes, groups)
     metrics["env/invalid_episodes"] = float(sum(episode.invalid for episode in episodes))
     metrics["env/episodes_learned_from"] = float(len(experience.episodes))
     return {name: value for name, value in metrics.items() if not math.isnan(value)}
+
+
+def pass_metrics(
+    passes: Passes, minibatches: Sequence[Minibatch], in_loss: Sequence[Minibatch]
+) -> Metrics:
+    """Return the share of padding in an epoch's passes, and of tokens that prefixes save.
+
+    in_loss: the minibatches that are learned from, without the rows that --overlong masks.
+    """
+    metrics = {"perf/padding_share": _padding_share(passes, minibatches)}
+    if passes.sharing is not None:
+        rows = [passes.trained_token_ids(group) for minibatch in in_loss for group in minibatch]
+        computed = sum(len(passes.sharing.build_tree(ids).ids) for ids in rows)
+        tokens = sum(len(ids) for group in rows for ids in group)
+        metrics["perf/shared_token_share"] = 1.0 - computed / tokens
+    return metrics
+
+
+def _padding_share(passes: Passes, minibatches: Sequence[Minibatch]) -> float:
+    """Return the share of padding among the tokens of minibatches."""
+    groups = [rows for minibatch in minibatches for rows in minibatch]
+    if passes.sharing is None:
+        lengths = [[passes.experience.lengths[row] for row in rows] for rows in groups]
+    elif passes.sharing.by_segment:
+        return 0.0
+    else:  # the trees of a forest are padded to the longest
+        trees = [passes.sharing.build_tree(passes.trained_token_ids(rows)) for rows in groups]
+        lengths = [[end - start for start, end in tree.tree_spans()] for tree in trees]
+    padded = sum(len(group) * max(group) for group in lengths)
+    return 1.0 - sum(map(sum, lengths)) / padded
 
 
 def drop_critic_metrics(metrics: Metrics) -> Metrics:
@@ -188,7 +190,7 @@ def critic_metrics(experience: Experience, targets: Targets, gamma: float) -> di
         values[loss_mask], targets.returns[loss_mask]
     )
     metrics[MONTE_CARLO] = explained_variance(values[loss_mask], returns[loss_mask])
-    turns = experience.token_turns()[loss_mask]
+    turns = experience.tokens.turn[loss_mask]
     return metrics | explained_variance_by_turn(
         MONTE_CARLO, values[loss_mask], returns[loss_mask], turns
     )

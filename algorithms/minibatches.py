@@ -1,9 +1,10 @@
-"""Minibatches: what an optimiser step reads, by whole groups, rows padded in bounded passes."""
+"""Minibatches: the rows of each optimiser step, by whole groups, and the passes over them."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,15 +12,43 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fctncalling.algorithms.algorithm import Algorithm
-from fctncalling.algorithms.batch import Experience, Minibatch, make_batch, row_token_ids
+from fctncalling.algorithms.batch import Experience, Row, length_to_last_acted
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.progress_features import token_progress_features
-from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
+from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree
 
+Minibatch = list[list[int]]  # the rows of one optimiser step, by pass
 MAX_PADDING_SHARE = 0.08  # padding among the tokens that one optimiser step passes over
+
+
+def make_batch(
+    rows: Sequence[Row], device: torch.device | str = "cpu", *, trim: bool = False
+) -> Batch:
+    """Make a batch of rows: pad them on the right.
+
+    trim: drop each row's context after its last acted token. No log-probability or value of an
+    acted token depends on it; only the bootstrap value after the last token needs it.
+    """
+    lengths = [length_to_last_acted(row) if trim else len(row.ids) for row in rows]
+    ids = np.zeros((len(rows), max(lengths, default=0)), dtype=np.int64)
+    attention_mask, acted = np.zeros(ids.shape, dtype=bool), np.zeros(ids.shape, dtype=bool)
+    for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        ids[index, :length] = row.ids[:length]
+        attention_mask[index, :length] = True
+        acted[index, :length] = row.acted[:length]
+    return Batch(
+        ids=torch.from_numpy(ids).to(device),
+        attention_mask=torch.from_numpy(attention_mask).to(device),
+        acted=torch.from_numpy(acted).to(device),
+    )
+
+
+def row_token_ids(rows: Iterable[Row]) -> list[NDArray[np.int64]]:
+    """Return the token ids of each row."""
+    return [np.asarray(row.ids, dtype=np.int64) for row in rows]
 
 
 def microbatches(
@@ -73,96 +102,192 @@ def _cheapest_cut(sizes: NDArray[np.int64], limit: int, price: float) -> list[in
     return bounds[::-1]
 
 
-def plan_minibatches(
-    experience: Experience, config: TrainConfig, generator: torch.Generator
-) -> list[Minibatch]:
-    """Plan the minibatches of an epoch: rows shuffled, and split into microbatches.
+class Passes(NamedTuple):
+    """Planner of forward passes: groups an update's rows and builds the batch of each group."""
 
-    What is shuffled is the groups of episodes of one task and environment seed, if there are enough
-    of them, since their rows begin alike; else single rows. Each row is as likely in any minibatch,
-    and `loss_divisor` is the same for all minibatches. How rows pass through the model (shared
-    prefixes, `gradient_cp_steps`, processes) has no say in it, so it changes no step but by
-    rounding.
-    """
-    order = torch.randperm(len(experience.rows), generator=generator).tolist()
-    return _plan(experience, config, order)
+    experience: Experience
+    config: TrainConfig  # its limits of a pass
+    sharing: PrefixSharing | None = None  # where passes share prefixes; None: rows are padded
+    joint_rows: Sequence[RowArrays] | None = None  # of the rows, for a central critic
+    progress: Tensor | None = None  # (N, F) before each token, where the critic reads it
+    final_progress: Tensor | None = None  # (E, F) behind each episode
+
+    def minibatches(self, generator: torch.Generator) -> list[Minibatch]:
+        """Return the minibatches of an epoch: rows shuffled, and split into passes.
+
+        What is shuffled is the groups of episodes of one task and environment seed, if there are
+        enough of them, since their rows begin alike; else single rows. Each row is as likely in
+        any minibatch, and `loss_divisor` is the same for all minibatches. How rows pass through
+        the model (shared prefixes, `gradient_cp_steps`, processes) has no say in it, so it changes
+        no step but by rounding.
+        """
+        order = torch.randperm(len(self.experience.rows), generator=generator)
+        return self._in_order(order.tolist())
+
+    def share_prefixes(self, sharing: PrefixSharing | str) -> Passes:
+        """Return a planner that shares prefixes, or this one if separate rows are cheaper.
+
+        `sharing`: the cost of such passes, or why they cannot share.
+        """
+        if isinstance(sharing, str):
+            return self
+        sharing = sharing._replace(mask_price=self.config.tree_mask_price)
+        shared, unshuffled = self._replace(sharing=sharing), range(len(self.experience.rows))
+        rows = self.trained_token_ids(unshuffled)
+        longest = max(len(row.ids) for row in self.experience.rows)
+        if not sharing.may_save_tokens(rows, longest):
+            return self
+        plans = [passes._in_order(unshuffled) for passes in (shared, self)]
+        trees, padded = ([*itertools.chain.from_iterable(plan)] for plan in plans)
+        return shared if sharing.saves_tokens(rows, trees, padded) else self
+
+    def over(self, rows: Sequence[int]) -> Minibatch:
+        """Return the passes over rows; roles with separate weights get separate passes."""
+        by_role = group_by_key(rows, self._role_of_row)
+        return [group for rows_of_role in by_role for group in self._bounded(rows_of_role)]
+
+    def batch(self, rows: Sequence[int]) -> tuple[Batch, Tensor]:
+        """Return the batch of some rows, padded, and the indices of its acted tokens.
+
+        The indices into the experience's tokens are in the order of the pass.
+        """
+        indices = self.experience.token_indices(rows)
+        batch = make_batch([self.experience.rows[row] for row in rows], indices.device, trim=True)
+        joint = None
+        if self.joint_rows is not None:
+            joint = make_batch([self.joint_rows[row] for row in rows], indices.device, trim=True)
+        progress = None if self.progress is None else self.progress[indices]
+        tree = self._tree(self.trained_token_ids(rows))
+        role = self._role_of_row(rows[0])
+        batch = batch._replace(tree=tree, role=role, critic_rows=joint, progress=progress)
+        return batch, indices
+
+    def critic_batch(self, episodes: Sequence[int]) -> tuple[Batch, Tensor]:
+        """Return the batch that the critic reads at the end of episodes, and the columns to read.
+
+        They are of the last token; of a role that ends with its own action, the one before it.
+        """
+        rows = [self._critic_row(episode) for episode in episodes]
+        batch = make_batch(rows, self.experience.tokens.rewards.device)
+        last = [
+            len(row.ids) - 1 - self.ends_in_own_action(episode)
+            for row, episode in zip(rows, episodes, strict=True)
+        ]
+        progress = None if self.final_progress is None else self.final_progress[episodes]
+        tree, role = self._tree(row_token_ids(rows)), self._role(episodes[0])
+        columns = torch.tensor(last, device=batch.ids.device)
+        return batch._replace(tree=tree, role=role, progress=progress), columns
+
+    def over_critic_rows(self, episodes: Sequence[int]) -> list[list[int]]:
+        """Return the passes over the rows that the critic reads at the end of episodes."""
+        limit, passes = self.config.max_microbatch_tokens, list[list[int]]()
+        for members in group_by_key(episodes, self._role):
+            rows = [self._critic_row(episode) for episode in members]
+            if self.sharing is None:
+                groups = microbatches([len(row.ids) for row in rows], max_tokens=limit)
+            else:
+                groups = self.sharing.microbatches(row_token_ids(rows), max_tokens=limit)
+            passes += [[members[index] for index in group] for group in groups]
+        return passes
+
+    def ends_in_own_action(self, episode: int) -> bool:
+        """Whether a role's row ends with its last action, without a later text of others.
+
+        Another role was to act next.
+        """
+        record = self.experience.episodes[episode]
+        return bool(record.role) and self.joint_rows is None and record.rows[-1].acted[-1]
+
+    def trained_token_ids(self, rows: Sequence[int]) -> list[NDArray[np.int64]]:
+        """Return the trained token ids of rows: those up to their last acted token."""
+        lengths = self.experience.lengths
+        whole = row_token_ids(self.experience.rows[row] for row in rows)
+        return [ids[: lengths[row]] for row, ids in zip(rows, whole, strict=True)]
+
+    def _in_order(self, order: Sequence[int]) -> list[Minibatch]:
+        """Return the minibatches of rows in an order."""
+        num_minibatches = min(self.config.num_mini_batch, len(order))
+        groups = self._groups(order)
+        units = groups if len(groups) >= num_minibatches else [[row] for row in order]
+        return [
+            self.over([row for number in numbers.tolist() for row in units[number]])
+            for numbers in torch.tensor_split(torch.arange(len(units)), num_minibatches)
+        ]
+
+    def _bounded(self, rows: Sequence[int]) -> Minibatch:
+        """Return rows in groups that pass through the model one by one."""
+        limits = {
+            "max_tokens": self.config.max_microbatch_tokens,
+            "num_parts": self.config.gradient_cp_steps,
+        }
+        if self.sharing is None:
+            groups = microbatches([self._pass_length(row) for row in rows], **limits)
+        else:
+            ids, group_of_row = self.trained_token_ids(rows), self._group_of_row()
+            of_rows = [group_of_row[row] for row in rows]
+            groups = self.sharing.microbatches(ids, **limits, groups=of_rows)
+        return [[rows[index] for index in group] for group in groups]
+
+    def _groups(self, order: Sequence[int]) -> list[list[int]]:
+        """Return the rows of each group of episodes, groups in the order of their first rows."""
+        groups: dict[int, list[int]] = {}
+        for row, group in enumerate(self._group_of_row()):
+            groups.setdefault(group, []).append(row)
+        first = {rows[0]: rows for rows in groups.values()}
+        return [first[row] for row in order if row in first]
+
+    def _group_of_row(self) -> list[int]:
+        """Return the group of the episode of each row."""
+        experience = self.experience
+        groups: list[int] = experience.groups[experience.episode_of_row].tolist()
+        return groups
+
+    def _pass_length(self, row: int) -> int:
+        """Return the length of a pass over a row in tokens, or of its joint row if longer."""
+        joint = 0 if self.joint_rows is None else length_to_last_acted(self.joint_rows[row])
+        return max(self.experience.lengths[row], joint)
+
+    def _critic_row(self, episode: int) -> Row:
+        """Return the row that the critic reads for an episode."""
+        last = self.experience.episodes[episode].rows[-1]
+        return last if self.joint_rows is None or last.joint is None else last.joint
+
+    def _tree(self, rows: Sequence[NDArray[np.int64]]) -> PrefixTree | None:
+        """Return the prefix tree of rows; None for padded rows."""
+        if self.sharing is None:
+            return None
+        return self.sharing.build_tree(rows).to(self.experience.tokens.rewards.device)
+
+    def _role(self, episode: int) -> str:
+        """Return the role of an episode; "" if all roles share their weights."""
+        if not self.config.roles_have_own_weights:
+            return ""
+        return self.experience.episodes[episode].role
+
+    def _role_of_row(self, row: int) -> str:
+        return self._role(int(self.experience.episode_of_row[row]))
 
 
-def add_forward_inputs(
-    experience: Experience, policy: ActorCritic, config: TrainConfig
-) -> Experience:
-    """Add the inputs of forward passes to an experience: features, joint rows, prefix sharing.
-
-    Roles with weights of their own apart, prefixes shared where that pays.
-    """
+def make_passes(experience: Experience, policy: ActorCritic, config: TrainConfig) -> Passes:
+    """Make the planner of an experience's passes, with critic features and shared prefixes."""
+    passes = Passes(experience, config, joint_rows=_joint_rows(experience.episodes))
     if config.critic_sees == "progress":
-        tokens, episodes = experience.tokens, experience.episodes
-        found = token_progress_features(episodes, tokens.action, tokens.rewards.device)
-        experience = experience._replace(progress=found[0], final_progress=found[1])
-    experience = experience._replace(
-        roles_apart=config.roles_have_own_weights, joint_rows=_joint_rows(experience.episodes)
-    )
-    if not config.share_prefixes or experience.joint_rows is not None:
-        return experience
-    return share_prefixes(experience, policy.prefix_sharing, config)
+        tokens = experience.tokens
+        features = token_progress_features(
+            experience.episodes, tokens.action, tokens.rewards.device
+        )
+        passes = passes._replace(progress=features[0], final_progress=features[1])
+    if not config.share_prefixes or passes.joint_rows is not None:
+        return passes
+    return passes.share_prefixes(policy.prefix_sharing)
 
 
 def _joint_rows(episodes: Sequence[EpisodeRecord]) -> list[RowArrays] | None:
-    """Return the joint row of each row that holds acted tokens; None where there are none."""
+    """Return the joint row of each row with acted tokens; None without a central critic."""
     if episodes[0].rows[0].joint is None:
         return None
     rows = [row for episode in episodes for row in episode.rows if row.num_acted]
     return [row.joint for row in rows if row.joint is not None]
-
-
-def share_prefixes(
-    experience: Experience, sharing: PrefixSharing | str, config: TrainConfig
-) -> Experience:
-    """Share prefixes: return the experience with passes over trees where that pays.
-
-    `sharing`: the cost of such passes, or why they cannot share.
-    """
-    if isinstance(sharing, str):
-        return experience
-    sharing = sharing._replace(mask_price=config.tree_mask_price)
-    shared = experience._replace(sharing=sharing)
-    unshuffled = range(len(experience.rows))
-    rows = experience.trained_token_ids(unshuffled)
-    longest = max(len(row.ids) for row in experience.rows)
-    if not sharing.may_save_tokens(rows, longest):
-        return experience
-    plans = [_plan(each, config, unshuffled) for each in (shared, experience)]
-    passes = [list(itertools.chain.from_iterable(plan)) for plan in plans]
-    return shared if sharing.saves_tokens(rows, *passes) else experience
-
-
-def _plan(experience: Experience, config: TrainConfig, order: Sequence[int]) -> list[Minibatch]:
-    num_minibatches = min(config.num_mini_batch, len(experience.rows))
-    groups = _groups(experience, order)
-    units = groups if len(groups) >= num_minibatches else [[row] for row in order]
-    plan = []
-    for numbers in torch.tensor_split(torch.arange(len(units)), num_minibatches):
-        rows = [row for number in numbers.tolist() for row in units[number]]
-        plan.append(plan_passes(experience, config, rows))
-    return plan
-
-
-def plan_passes(experience: Experience, config: TrainConfig, rows: Sequence[int]) -> Minibatch:
-    """Plan the passes over rows: microbatches, of one role each where roles are apart."""
-    of_role = group_by_key(rows, experience.role_of_row)
-    return [each for own in of_role for each in _passes(experience, config, own)]
-
-
-def _passes(experience: Experience, config: TrainConfig, rows: Sequence[int]) -> Minibatch:
-    """Return rows in groups that pass through the model one by one."""
-    sharing = experience.sharing
-    limits = {"max_tokens": config.max_microbatch_tokens, "num_parts": config.gradient_cp_steps}
-    if sharing is None:
-        groups = microbatches([experience.pass_length(row) for row in rows], **limits)
-    else:
-        ids, group_of_row = experience.trained_token_ids(rows), _group_of_row(experience)
-        groups = sharing.microbatches(ids, **limits, groups=[group_of_row[row] for row in rows])
-    return [[rows[index] for index in group] for group in groups]
 
 
 def group_by_key(items: Sequence[int], key: Callable[[int], str]) -> list[list[int]]:
@@ -170,93 +295,35 @@ def group_by_key(items: Sequence[int], key: Callable[[int], str]) -> list[list[i
     groups: dict[str, list[int]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
-    return [groups[found] for found in sorted(groups)]
-
-
-def _groups(experience: Experience, order: Sequence[int]) -> list[list[int]]:
-    """Return the rows of each group of episodes, the groups in the order of their first rows."""
-    groups: dict[int, list[int]] = {}
-    for row, group in enumerate(_group_of_row(experience)):
-        groups.setdefault(group, []).append(row)
-    first = {rows[0]: rows for rows in groups.values()}
-    return [first[row] for row in order if row in first]
-
-
-def _group_of_row(experience: Experience) -> list[int]:
-    """Return the group of the episode of each row."""
-    episode_of_row = experience.tokens.episode[experience.starts[:-1]]
-    groups: list[int] = experience.episode_groups()[episode_of_row].tolist()
-    return groups
+    return [groups[name] for name in sorted(groups)]
 
 
 @torch.no_grad()
 def bootstrap_values(
-    policy: ActorCritic,
-    experience: Experience,
-    algorithm: Algorithm,
-    config: TrainConfig,
-    processes: ProcessGroup,
+    policy: ActorCritic, passes: Passes, algorithm: Algorithm, processes: ProcessGroup
 ) -> Tensor:
-    """Return the bootstrap value behind each truncated episode, (E,).
+    """Return the bootstrap value after each truncated episode, (E,); 0 for others.
 
-    0 where it terminated, or without a critic.
+    Without a critic all are 0.
 
     A role of a team that was not to act next ends with an action of its own, and no value is
     learned behind one. It goes on from the value before its last token: what it earned with that
     and the discounted bootstrap value come to this value.
     """
-    values = torch.zeros(len(experience.episodes), device=experience.tokens.rewards.device)
-    cut = [index for index, episode in enumerate(experience.episodes) if not episode.terminated]
-    if not (cut and config.truncation_bootstrap and algorithm.critic):
+    tokens, episodes = passes.experience.tokens, passes.experience.episodes
+    values = torch.zeros(len(episodes), device=tokens.rewards.device)
+    cut = [index for index, episode in enumerate(episodes) if not episode.terminated]
+    if not (cut and passes.config.truncation_bootstrap and algorithm.critic):
         return values
-    sharing = experience.sharing
 
-    def forward(indices: list[int]) -> tuple[list[int], Tensor]:
-        rows = [experience.critic_row(index) for index in indices]
-        batch = make_batch(rows, device=values.device)
-        tree = (
-            sharing.build_tree(row_token_ids(rows)).to(values.device)
-            if sharing is not None
-            else None
-        )
-        before = [_ends_in_own_action(experience, index) for index in indices]
-        last = [len(row.ids) - 1 - own for row, own in zip(rows, before, strict=True)]
-        columns = torch.tensor(last, device=values.device)
-        read = (batch.ids, batch.attention_mask, columns, tree)
-        progress = None if (final := experience.final_progress) is None else final[indices]
-        role = experience.role_of_episode(indices[0])
-        return indices, policy.values_at(*read, role, progress)
+    def run_pass(indices: list[int]) -> tuple[Tensor, Tensor]:
+        batch, columns = passes.critic_batch(indices)
+        return torch.tensor(indices, device=values.device), policy.values_at(batch, columns)
 
-    of_role = group_by_key(cut, experience.role_of_episode)
-    groups = [group for own in of_role for group in _bounded_groups(experience, own, config)]
-    for indices, ends in processes.for_each_microbatch(groups, forward):
-        values[indices] = ends
-    processes.all_reduce(values)
+    processes.fill(values, passes.over_critic_rows(cut), run_pass)
+    gamma = passes.config.resolved_gamma
     for index in cut:
-        if _ends_in_own_action(experience, index):
-            earned = experience.tokens.rewards[experience.tokens.episode == index][-1]
-            values[index] = (
-                (values[index] - earned) / config.resolved_gamma if config.resolved_gamma else 0.0
-            )
+        if passes.ends_in_own_action(index):
+            earned = tokens.rewards[tokens.episode == index][-1]
+            values[index] = (values[index] - earned) / gamma if gamma else 0.0
     return values
-
-
-def _ends_in_own_action(experience: Experience, episode: int) -> bool:
-    """Whether a role's row ends with its last action, with no text of others behind it.
-
-    Another role was to act next.
-    """
-    apart = bool(experience.episodes[episode].role) and experience.joint_rows is None
-    return apart and experience.episodes[episode].rows[-1].acted[-1]
-
-
-def _bounded_groups(
-    experience: Experience, episodes: list[int], config: TrainConfig
-) -> list[list[int]]:
-    """Group episodes by the passes of their last rows."""
-    rows, limit = [experience.critic_row(index) for index in episodes], config.max_microbatch_tokens
-    if experience.sharing is None:
-        groups = microbatches([len(row.ids) for row in rows], max_tokens=limit)
-    else:
-        groups = experience.sharing.microbatches(row_token_ids(rows), max_tokens=limit)
-    return [[episodes[member] for member in group] for group in groups]

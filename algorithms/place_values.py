@@ -126,7 +126,7 @@ def _cells(record: EpisodeRecord) -> list[Cell]:
 
 
 def _voices(experience: Experience, config: TrainConfig) -> Iterator[dict[Cell, Counts]]:
-    """Yield what each episode says of its cells; nothing where it was cut, and may go on."""
+    """Yield the counts of each episode's cells; empty for cut episodes that may go on."""
     outcomes = rewards_to_go(experience, config.resolved_gamma)
     earned = outcomes[experience.tokens.ends_action].tolist()
     strict = config.reward.startswith("strict")
@@ -156,7 +156,7 @@ def _sums(
 
 
 def _others(known: Mapping[Cell, Counts], own: Mapping[Cell, Counts], cell: Cell) -> Counts:
-    """Return what others say of a cell, with some voices of those who began otherwise."""
+    """Return the others' counts of a cell, with a share of episodes that began differently."""
     turn, calls_left, on_path, started = cell
     twin = known.get((turn, calls_left, on_path, not started), NOBODY)
     here = _plus(known.get(cell, NOBODY), own.get(cell, NOBODY), -1.0)

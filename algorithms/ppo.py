@@ -16,35 +16,32 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from fctncalling.algorithms import losses
-from fctncalling.algorithms.algorithm import Algorithm, TokenGroups
+from fctncalling.algorithms.algorithm import Algorithm
 from fctncalling.algorithms.appo import APPO
-from fctncalling.algorithms.batch import Batch, Experience, Minibatch, build_experience
+from fctncalling.algorithms.batch import Experience, build_experience
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.distributed.process_group import (
-    SINGLE_PROCESS,
-    ProcessGroup,
-    unsharded_norm,
-)
+from fctncalling.algorithms.distributed.fsdp import full_tensor
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.grpo import GRPO
 from fctncalling.algorithms.learning_signal import shape_rewards
+from fctncalling.algorithms.losses import LossTerms, Targets, loss_terms, total_loss
 from fctncalling.algorithms.metrics import (
-    LossTerms,
     Metrics,
     drop_critic_metrics,
+    pass_metrics,
     step_metrics,
     update_metrics,
 )
-from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches, plan_passes
+from fctncalling.algorithms.minibatches import Minibatch, Passes, make_passes
 from fctncalling.algorithms.nan_guard import (
     annotate_error_with_tasks,
     annotate_location,
     check_finite,
 )
-from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch, TokenOutputs
 from fctncalling.algorithms.step_guard import StepGuard
-from fctncalling.algorithms.targets import Targets, compute_targets, loss_divisor
+from fctncalling.algorithms.targets import compute_targets, loss_divisor
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
 from fctncalling.algorithms.values import ValueSource
 
@@ -54,7 +51,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def find_algorithm(name: str) -> Algorithm:
-    """Find an algorithm by its name, or the user's own by MODULE:NAME.
+    """Find an algorithm by its name, or a user's by MODULE:NAME.
 
     `fctncalling.training.user_code` has checked at the start that it can be imported.
     """
@@ -152,7 +149,7 @@ def update(
     generator: torch.Generator,  # on the CPU: shuffles the minibatches
     # every process passes the same episodes and gets the same metrics
     processes: ProcessGroup = SINGLE_PROCESS,
-    trace: TokenDiagnostics | None = None,  # takes up what every pass says of every token
+    trace: TokenDiagnostics | None = None,  # takes the loss terms of each token's last pass
     source: ValueSource | None = None,  # of the run's values, which remembers; None: a fresh one
 ) -> Metrics:
     """Update the policy on the episodes (PPO epochs) and return the metrics.
@@ -163,46 +160,42 @@ def update(
     """
     policy.eval()  # dropout would move the ratio away from 1 before anything was learned
     algorithm = find_algorithm(config.algorithm_name)
-    alone, config = config, processes.with_equal_accumulation(config)
+    config_alone, config = config, processes.with_equal_accumulation(config)
     device = next(policy.parameters()).device
     experience = build_experience(shape_rewards(episodes, config), device)
-    experience = add_forward_inputs(experience, policy, config)
-    minibatches = plan_minibatches(experience, config, generator)
+    passes = make_passes(experience, policy, config)
+    planned = passes.minibatches(generator)
     with (
         annotate_location(policy, "the passes before the first step"),
         annotate_error_with_tasks(experience),
     ):
         targets = compute_targets(
-            *(policy, experience, minibatches, algorithm, config, generator, processes),
-            source=source,
+            policy, passes, planned, algorithm, config, generator, processes, source=source
         )
     optimisers, config = _apply_learning_signal(optimisers, config, algorithm, experience, targets)
-    padding_share = experience.padding_share(minibatches)
-    planned = minibatches
-    minibatches = experience.rows_in_loss(planned, targets.loss_mask, config)
+    in_loss = _rows_in_loss(planned, experience, targets, config)
 
     steps, early_stop_epoch = _run_epochs(
-        policy, optimisers, experience, targets, minibatches, config, generator, processes, trace
+        policy, optimisers, passes, targets, in_loss, config, generator, processes, trace
     )
     policy.zero_grad(set_to_none=True)
     metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
     if source is not None and algorithm.critic:
         as_learned = experience.tokens._replace(rewards=targets.rewards)
         metrics |= source.learn(experience._replace(tokens=as_learned), targets.old_values, config)
-    metrics["perf/padding_share"] = padding_share  # of one epoch's passes
-    if experience.sharing is not None:
-        if processes.count > 1:  # each reads once more what all groups begin with: not counted
-            every = [[*itertools.chain(*minibatch)] for minibatch in planned]
-            planned = [plan_passes(experience, alone, rows) for rows in every]
-            minibatches = experience.rows_in_loss(planned, targets.loss_mask, config)
-        metrics["perf/shared_token_share"] = experience.shared_token_share(minibatches)
+    if processes.count > 1 and passes.sharing is not None:
+        # each reads once more what all groups begin with: not counted
+        alone = passes._replace(config=config_alone)
+        in_loss = [alone.over([*itertools.chain(*minibatch)]) for minibatch in planned]
+        in_loss = _rows_in_loss(in_loss, experience, targets, config)
+    metrics |= pass_metrics(passes, planned, in_loss)
     return metrics if algorithm.critic else drop_critic_metrics(metrics)
 
 
 def _run_epochs(
     policy: ActorCritic,
     optimisers: Optimisers,
-    experience: Experience,
+    passes: Passes,
     targets: Targets,
     minibatches: list[Minibatch],  # of the first epoch; later epochs are shuffled anew
     config: TrainConfig,
@@ -214,22 +207,21 @@ def _run_epochs(
 
     Return the metrics of every step, and the epoch in which the guard refused one, else 0.
     """
-    algorithm = find_algorithm(config.algorithm_name)
+    algorithm, experience = find_algorithm(config.algorithm_name), passes.experience
     steps: list[Metrics] = []
     guard = None
     if config.target_kl is not None and optimisers.policy is not None:
-        guard = StepGuard(policy, optimisers.policy, experience, targets, config, processes)
+        guard = StepGuard(policy, optimisers.policy, passes, targets, config, processes)
     for epoch in range(1, config.ppo_epoch + 1):
         if epoch > 1:
-            minibatches = experience.rows_in_loss(
-                plan_minibatches(experience, config, generator), targets.loss_mask, config
-            )
+            planned = passes.minibatches(generator)
+            minibatches = _rows_in_loss(planned, experience, targets, config)
         for number, minibatch in enumerate(minibatches, 1):
             with annotate_location(
                 policy, f"minibatch {number} of {len(minibatches)} of epoch {epoch}"
             ):
                 terms = accumulate_gradients(
-                    policy, experience, targets, minibatch, algorithm, config, processes
+                    policy, passes, targets, minibatch, algorithm, config, processes
                 )
                 indices = experience.token_indices(itertools.chain(*minibatch))
                 if trace is not None:
@@ -241,6 +233,20 @@ def _run_epochs(
                     if not steps[-1]["losses/step_share"]:
                         return steps, epoch
     return steps, 0
+
+
+def _rows_in_loss(
+    minibatches: list[Minibatch], experience: Experience, targets: Targets, config: TrainConfig
+) -> list[Minibatch]:
+    """Return minibatches without the rows that --overlong mask leaves no token of."""
+    if config.overlong != "mask":
+        return minibatches
+    rows = set(experience.tokens.row[targets.loss_mask].tolist())
+    remaining = [
+        [learned for group in minibatch if (learned := [row for row in group if row in rows])]
+        for minibatch in minibatches
+    ]
+    return [minibatch for minibatch in remaining if minibatch]
 
 
 def _apply_learning_signal(
@@ -267,7 +273,7 @@ def _apply_learning_signal(
 
 def accumulate_gradients(
     policy: ActorCritic,
-    experience: Experience,
+    passes: Passes,
     targets: Targets,
     minibatch: Minibatch,
     algorithm: Algorithm,
@@ -279,36 +285,31 @@ def accumulate_gradients(
     Returns the loss terms of its tokens, in the order of the microbatches.
     """
     policy.zero_grad(set_to_none=True)
-    total = loss_divisor(targets, experience, config)
+    experience = passes.experience
+    divisor = loss_divisor(targets, experience, config)
     value_coef = config.value_coef if algorithm.critic else 0.0
 
     def run_pass(rows: list[int]) -> tuple[Tensor, Tensor]:
-        batch, indices = experience.batch(rows)
+        batch, indices = passes.batch(rows)
         outputs = _training_pass(policy, batch, config)
-        terms = loss_terms(
-            outputs, targets.select(indices), experience.token_groups(indices), algorithm, config
-        )
-        token_losses = (
-            terms.policy_losses
-            + value_coef * terms.value_losses
-            - config.entropy_coef * terms.entropies
-        )
-        if config.kl_coef and config.kl_mode != "reward":
-            token_losses = token_losses + config.kl_coef * terms.reference_kl
-        loss = losses.aggregate(token_losses * terms.loss_weights, terms.loss_mask, total)
+        groups = experience.token_groups(indices)
+        terms = loss_terms(outputs, targets, indices, groups, algorithm, config)
+        loss = total_loss(terms, config, value_coef=value_coef, divisor=divisor)
         if not torch.isfinite(loss):
             with annotate_error_with_tasks(experience, indices):
                 _require_finite(outputs._asdict() | terms._asdict() | {"loss": loss})
-        return loss, terms.stack()
+        # detached from the graph, which holds every activation
+        return loss, torch.stack([term.detach().float() for term in terms])
 
     sizes = [len(experience.token_indices(rows)) for rows in minibatch]
-    return LossTerms.unstack(processes.accumulate_gradients(policy, minibatch, run_pass, sizes))
+    terms = LossTerms(*processes.accumulate_gradients(policy, minibatch, run_pass, sizes).unbind())
+    return terms._replace(loss_mask=terms.loss_mask.bool())
 
 
 def _training_pass(policy: ActorCritic, batch: Batch, config: TrainConfig) -> TokenOutputs:
     """Return the outputs of a pass that gradients flow through."""
     outputs: TokenOutputs = policy(
-        **batch._asdict(),
+        batch,
         temperature=config.temperature,
         entropy_gradient=config.entropy_coef > 0,
         gradient_checkpointing=config.gradient_checkpointing,
@@ -316,78 +317,11 @@ def _training_pass(policy: ActorCritic, batch: Batch, config: TrainConfig) -> To
     return outputs
 
 
-def loss_terms(
-    outputs: TokenOutputs,
-    target: Targets,
-    groups: TokenGroups,
-    algorithm: Algorithm,
-    config: TrainConfig,
-) -> LossTerms:
-    """Return the loss terms of the n tokens of a pass."""
-    token_log_ratios = losses.log_ratio(outputs.logprobs, target.old_logprobs)
-    kl_estimator = "k3" if config.kl_mode == "reward" else config.kl_mode
-    reference_kl = losses.KL_ESTIMATORS[kl_estimator](
-        losses.log_ratio(target.reference_logprobs, outputs.logprobs)
-    )
-    log_ratios = algorithm.log_ratio(token_log_ratios, groups, config)
-    return LossTerms(
-        token_log_ratios=token_log_ratios,
-        log_ratios=log_ratios,
-        policy_losses=losses.policy_loss(
-            log_ratios,
-            target.advantages,
-            target.loss_mask,
-            clip_low=config.clip_low,
-            clip_high=config.clip_high,
-            dual_clip=config.dual_clip,
-        )
-        * target.importance,
-        value_losses=value_losses(
-            outputs.values,
-            outputs.value_scores,
-            target.returns,
-            target.old_values,
-            target.loss_mask,
-            config,
-        ),
-        entropies=algorithm.average(outputs.entropies, groups),
-        value_changes=outputs.values - target.old_values,
-        loss_mask=target.loss_mask,
-        loss_weights=target.loss_weights,
-        reference_kl=algorithm.average(reference_kl, groups),
-        logprobs=outputs.logprobs,
-        token_entropies=outputs.entropies,
-        token_reference_kl=reference_kl,
-    )
-
-
-def value_losses(
-    values: Tensor,  # (N,)
-    scores: Tensor,  # (N, K) that they are made of
-    returns: Tensor,
-    old_values: Tensor,
-    loss_mask: Tensor | None,
-    config: TrainConfig,
-) -> Tensor:
-    """Return the value losses of tokens, (N,): regression, or with --value_bins classes."""
-    if config.value_bins:
-        centres = returns.new_tensor(config.critic_shape["bin_centres"])
-        return losses.binned_value_loss(scores, returns, centres, loss_mask)
-    return losses.value_loss(
-        values,
-        returns,
-        old_values,
-        loss_mask,
-        value_clip=config.value_clip,
-        huber_delta=config.huber_delta,
-    )
-
-
 def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) -> Metrics:
     """Take a step of the optimiser: clip policy and critic gradients apart; return their norms."""
     parts = {"policy": policy.policy_parameters(), "critic": policy.critic_parameters()}
     norms = {
-        f"{part}_grad_norm": unsharded_norm(clip_grad_norm_(weights, config.max_grad_norm))
+        f"{part}_grad_norm": full_tensor(clip_grad_norm_(weights, config.max_grad_norm))
         for part, weights in parts.items()
     }
     _require_finite(norms)

@@ -23,13 +23,13 @@ import torch
 from torch import Tensor
 
 from fctncalling.algorithms import losses
-from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
-from fctncalling.algorithms.metrics import LossTerms, Metrics
-from fctncalling.algorithms.minibatches import plan_passes
+from fctncalling.algorithms.losses import LossTerms, Targets
+from fctncalling.algorithms.metrics import Metrics
+from fctncalling.algorithms.minibatches import Passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.targets import Targets, policy_outputs
+from fctncalling.algorithms.targets import policy_outputs
 
 EVERY_ROW = 8  # every eighth row with an advantage is passed in a trial
 WORTH_A_TRIAL = 0.5  # of the bound, that a divergence is expected to reach
@@ -43,25 +43,25 @@ class StepGuard:
         self,
         policy: ActorCritic,
         optimiser: torch.optim.Optimizer,  # AdamW of the policy
-        experience: Experience,
+        passes: Passes,
         targets: Targets,
         config: TrainConfig,
         processes: ProcessGroup,
     ) -> None:
         self._policy = policy
         self._optimiser = optimiser
-        self._experience = experience
+        self._passes = passes
         self._targets = targets
         self._config = config
         self._processes = processes
         self._credited = targets.raw_advantages != 0.0
-        rows = sorted(set(experience.tokens.row[self._credited].tolist()))[::EVERY_ROW]
-        self._trial = plan_passes(experience, config, rows)
-        self._tokens = experience.token_indices(itertools.chain(*self._trial))
+        rows = passes.experience.tokens.row[self._credited]
+        self._trial = passes.over(sorted(set(rows.tolist()))[::EVERY_ROW])
+        self._tokens = passes.experience.token_indices(itertools.chain(*self._trial))
         self._steps = 0
 
     def check(self, indices: Tensor, terms: LossTerms) -> Metrics:
-        """Check the step just taken from the terms of its tokens, and take back what is too much.
+        """Check the last step by the loss terms of its tokens; take back the excess.
 
         Return the share of the step that stays, and the divergence if it was tried.
         """
@@ -90,9 +90,8 @@ class StepGuard:
         kls = torch.minimum(losses.kl_k2(log_ratios), losses.kl_k3(log_ratios))[credited]
         if not len(kls):
             return 0.0
-        action = torch.unique(
-            self._experience.tokens.action[indices][credited], return_inverse=True
-        )[1]
+        actions = self._passes.experience.tokens.action[indices][credited]
+        action = torch.unique(actions, return_inverse=True)[1]
         sums, counts = (
             torch.zeros(int(action.max()) + 1, device=kls.device).index_add_(0, action, each)
             for each in (kls, torch.ones_like(kls))
@@ -102,7 +101,7 @@ class StepGuard:
     def _try(self) -> float:
         """Return the divergence of the trial's rows under the current weights."""
         logprobs, _ = policy_outputs(
-            self._policy, self._experience, [self._trial], self._config, self._processes
+            self._policy, self._passes, [self._trial], self._config, self._processes
         )
         old = self._targets.old_logprobs[self._tokens]
         return self.divergence(losses.log_ratio(logprobs[self._tokens], old), self._tokens)

@@ -4,52 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fctncalling.algorithms import losses
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm
-from fctncalling.algorithms.batch import Batch, Experience, Minibatch
+from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.group_baseline import GROUP_BASELINES
-from fctncalling.algorithms.learning_signal import (
-    pooled_return_std,
-    subtract_kl_penalties,
-    whiten_by_spread,
-)
-from fctncalling.algorithms.minibatches import bootstrap_values
+from fctncalling.algorithms.learning_signal import pooled_return_std, whiten_by_spread
+from fctncalling.algorithms.losses import Targets, kl_k1, log_ratio
+from fctncalling.algorithms.minibatches import Minibatch, Passes, bootstrap_values
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.place_values import PlaceValues
-from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch, TokenOutputs
 from fctncalling.algorithms.policy.precision import uses_importance_weights
 from fctncalling.algorithms.values import Values, ValueSource, WeightedValues
-
-
-class Targets(NamedTuple):
-    """Targets of training, of the N acted tokens, all (N,), fixed for the whole update."""
-
-    old_logprobs: Tensor
-    old_values: Tensor  # the critic's own
-    values: Tensor  # as the estimate took them, by their source
-    lam: Tensor  # lambda from the token's action to the next; NaN where --lam stands for all
-    raw_advantages: Tensor  # before whitening; 0 outside loss_mask
-    advantages: Tensor  # 0 at every token where the episodes hold no learning signal
-    returns: Tensor
-    loss_mask: Tensor  # bool, the token enters the losses
-    loss_weights: Tensor  # weight of the token in the mean over a loss (--loss_aggregation)
-    reference_logprobs: Tensor  # 0 without --kl_coef
-    # truncated importance weight of the policy's loss: pi before the update / pi as sampled;
-    # 1 without the correction
-    importance: Tensor
-    rewards: Tensor  # as the estimate took them: shaped, less the KL penalties of kl_mode reward
-    bootstrap: Tensor  # of the token's episode, as the estimate took it, see `Trajectories`
-
-    def select(self, token_indices: Tensor) -> Targets:
-        """Select the targets of some tokens, by their indices."""
-        return Targets(**{name: field[token_indices] for name, field in self._asdict().items()})
 
 
 def make_value_source(config: TrainConfig) -> ValueSource:
@@ -61,7 +32,7 @@ def make_value_source(config: TrainConfig) -> ValueSource:
 
 def compute_targets(
     policy: ActorCritic,
-    experience: Experience,
+    passes: Passes,
     minibatches: Sequence[Minibatch],
     algorithm: Algorithm,
     config: TrainConfig,
@@ -78,14 +49,16 @@ def compute_targets(
     the ratio of the first optimiser step is 1 exactly and its KL 0.
     """
     if outputs is None:
-        outputs = policy_outputs(policy, experience, minibatches, config, processes)
+        outputs = policy_outputs(policy, passes, minibatches, config, processes)
     old_logprobs, old_values = outputs
     check_finite("old_logprobs", old_logprobs)
     check_finite("old_values", old_values)
-    reference = _reference_logprobs(policy, experience, minibatches, config, processes)
+    reference = _reference_logprobs(policy, passes, minibatches, config, processes)
+    experience = passes.experience
     spread = pooled_return_std(experience.trajectories(old_values), config.resolved_gamma)
-    experience = subtract_kl_penalties(experience, reference, old_logprobs, config)
-    bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
+    experience = _subtract_kl_penalties(experience, reference, old_logprobs, config)
+    passes = passes._replace(experience=experience)
+    bootstrap = bootstrap_values(policy, passes, algorithm, processes)
     of_critic = Values(old_values, bootstrap)
     source = make_value_source(config) if source is None else source
     values = source.values(experience, of_critic, config) if algorithm.critic else of_critic
@@ -111,6 +84,20 @@ def compute_targets(
         rewards=experience.tokens.rewards,
         bootstrap=values.bootstrap[experience.tokens.episode],
     )
+
+
+def _subtract_kl_penalties(
+    experience: Experience, reference_logprobs: Tensor, old_logprobs: Tensor, config: TrainConfig
+) -> Experience:
+    """Subtract KL penalties from tokens' rewards: --kl_coef times the KL from the reference.
+
+    The estimate adds them up.
+    """
+    if not config.kl_coef or config.kl_mode != "reward":
+        return experience
+    penalties = config.kl_coef * kl_k1(reference_logprobs - old_logprobs)
+    tokens = experience.tokens
+    return experience._replace(tokens=tokens._replace(rewards=tokens.rewards - penalties))
 
 
 def _scaled_advantages(
@@ -139,7 +126,7 @@ def _scaled_advantages(
 
 def policy_outputs(
     policy: ActorCritic,
-    experience: Experience,
+    passes: Passes,
     minibatches: Sequence[Minibatch],
     config: TrainConfig,
     processes: ProcessGroup = SINGLE_PROCESS,
@@ -150,17 +137,17 @@ def policy_outputs(
     """
 
     def forward(batch: Batch) -> Tensor:
-        outputs: TokenOutputs = policy(**batch._asdict(), temperature=config.temperature)
+        outputs: TokenOutputs = policy(batch, temperature=config.temperature)
         return torch.stack((outputs.logprobs, outputs.values), -1)
 
-    logprobs, values = token_figures(forward, experience, minibatches, processes, 2).unbind(-1)
+    logprobs, values = token_figures(forward, passes, minibatches, processes, 2).unbind(-1)
     return logprobs.contiguous(), values.contiguous()
 
 
 @torch.no_grad()
 def token_figures(
     forward: Callable[[Batch], Tensor],  # -> (n, num_figures) of its acted tokens
-    experience: Experience,
+    passes: Passes,
     minibatches: Sequence[Minibatch],
     processes: ProcessGroup,
     num_figures: int,
@@ -168,20 +155,18 @@ def token_figures(
     """Return the figures of all acted tokens, (N, num_figures), of the passes of all processes."""
 
     def run_pass(rows: list[int]) -> tuple[Tensor, Tensor]:
-        batch, indices = experience.batch(rows)
+        batch, indices = passes.batch(rows)
         return indices, forward(batch).float()
 
-    rewards = experience.tokens.rewards
+    rewards = passes.experience.tokens.rewards
     figures = rewards.new_zeros(len(rewards), num_figures)
-    for indices, found in processes.for_each_microbatch([*chain(*minibatches)], run_pass):
-        figures[indices] = found
-    processes.all_reduce(figures)
+    processes.fill(figures, [*chain(*minibatches)], run_pass)
     return figures
 
 
 def _reference_logprobs(
     policy: ActorCritic,
-    experience: Experience,
+    passes: Passes,
     minibatches: Sequence[Minibatch],
     config: TrainConfig,
     processes: ProcessGroup,
@@ -192,11 +177,11 @@ def _reference_logprobs(
     """
 
     def forward(batch: Batch) -> Tensor:
-        return policy.reference_logprobs(**batch._asdict(), temperature=config.temperature)[:, None]
+        return policy.reference_logprobs(batch, temperature=config.temperature)[:, None]
 
     if not config.kl_coef:
-        return torch.zeros_like(experience.tokens.rewards)
-    return token_figures(forward, experience, minibatches, processes, 1).squeeze(-1)
+        return torch.zeros_like(passes.experience.tokens.rewards)
+    return token_figures(forward, passes, minibatches, processes, 1).squeeze(-1)
 
 
 def estimate_advantages(
@@ -231,7 +216,7 @@ def _importance_weights(
         return torch.ones_like(old_logprobs)
     groups = experience.token_groups(torch.arange(len(old_logprobs), device=old_logprobs.device))
     sampled = experience.tokens.rollout_logprobs
-    log_ratios = losses.log_ratio(old_logprobs, sampled, mask=~sampled.isnan())
+    log_ratios = log_ratio(old_logprobs, sampled, mask=~sampled.isnan())
     return algorithm.log_ratio(log_ratios, groups, config).exp().clamp(max=config.importance_cap)
 
 

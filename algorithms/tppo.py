@@ -17,14 +17,44 @@ Deviations from the published code:
 
 from __future__ import annotations
 
+from torch import Tensor
+
+from fctncalling.algorithms.advantages import decomposed_gae
 from fctncalling.algorithms.algorithm import (
     AdvantageEstimate,
     Algorithm,
     Trajectories,
-    token_gae_estimate,
     token_log_ratio,
 )
 from fctncalling.algorithms.config import TrainConfig
+
+
+def token_gae_estimate(
+    trajectories: Trajectories, config: TrainConfig, *, gamma_token: float, lam_token: float | None
+) -> AdvantageEstimate:
+    """Return the token GAE estimate, of every token: advantages and returns.
+
+    lam_token None: the same lambda inside an action as between actions. lam_value gives the
+    critic's targets a lambda of their own (VC-PPO, arXiv:2503.01491).
+    """
+
+    def gae(lam: float | Tensor) -> tuple[Tensor, Tensor]:
+        return decomposed_gae(
+            rewards=trajectories.rewards,
+            values=trajectories.values,
+            acted=trajectories.acted,
+            ends_action=trajectories.ends_action,
+            bootstrap=trajectories.bootstrap,
+            gamma=config.resolved_gamma,
+            lam=lam,
+            gamma_token=gamma_token,
+            lam_token=lam if lam_token is None else lam_token,
+        )
+
+    advantages, returns = gae(trajectories.lambdas(config))
+    if config.lam_value is not None:
+        returns = gae(config.lam_value)[1]
+    return AdvantageEstimate(advantages, returns, loss_mask=trajectories.acted)
 
 
 def tppo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:

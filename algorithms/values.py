@@ -1,4 +1,4 @@
-"""Values of an update's states: where they come from, and how far credit looks past them.
+"""Values of an update's states: their sources, and the lambda of credit past them.
 
 With --lam auto the critic's values enter by what they know. That is measured by turn on each
 update's new episodes, before they are learned from, as sums that decay, and holds for the updates
@@ -40,10 +40,10 @@ class Values(NamedTuple):
 
 
 class ValueSource:
-    """Source of the values that the advantage estimate takes: the critic's as they are."""
+    """Source of the values of the advantage estimate: here the critic's, unchanged."""
 
     def values(self, experience: Experience, of_critic: Values, config: TrainConfig) -> Values:
-        """Return the values of an update's states, by what was known before it.
+        """Return the values of an update's states, from knowledge before the update.
 
         of_critic: the critic's own, before the update. Called twice, it returns the same.
         """
@@ -59,15 +59,15 @@ class ValueSource:
         return {}
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps; {} for nothing."""
+        """Return the state for a checkpoint; {} if there is none."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load what `state` returned; KeyError, TypeError, ValueError where it does not fit."""
+        """Load a state of `state`; KeyError, TypeError or ValueError if it does not fit."""
 
 
 class WeightedValues(ValueSource):
-    """Source of weighted values: the critic's by what they know, see the module."""
+    """Source of values weighted by the critic's measured knowledge, see the module."""
 
     def __init__(self) -> None:
         # turn, from 1 -> decayed sums, see `_terms`
@@ -82,26 +82,26 @@ class WeightedValues(ValueSource):
         return _share(*self._sums.get(turn, UNKNOWN)[2:], otherwise=1.0)
 
     def values(self, experience: Experience, of_critic: Values, config: TrainConfig) -> Values:
-        """Return weighted values: the baseline, and weight times what the critic says beyond it.
+        """Return weighted values: the baseline plus weight times the critic's difference from it.
 
         Behind a cut episode the critic's part stands alone: the baseline knows no such end.
         """
-        turns = experience.token_turns()
+        turns = experience.tokens.turn
         weights = _by_turn(self.weight, turns)
         baseline = peer_means(experience, config.resolved_gamma)[1]
         beyond = of_critic.at_tokens - peer_means_of(experience, of_critic.at_tokens)[1]
         lam = _by_turn(self.lam, turns.roll(-1))  # a state's lambda stands at the token before it
         return Values(
             at_tokens=baseline + weights * beyond,
-            bootstrap=weights[experience.acted_counts().cumsum(0) - 1] * of_critic.bootstrap,
+            bootstrap=weights[experience.num_acted.cumsum(0) - 1] * of_critic.bootstrap,
             lam=lam,
         )
 
     def learn(
         self, experience: Experience, of_critic: Tensor, config: TrainConfig
     ) -> dict[str, float]:
-        """Measure what the critic knew of the episodes that ended; return weights and lambdas."""
-        turns = experience.token_turns()
+        """Measure the critic's error on ended episodes; return weights and lambdas as metrics."""
+        turns = experience.tokens.turn
         terms = self._terms(experience, of_critic, config.resolved_gamma)
         metrics = self._metrics(turns)
         for turn in {*turns.tolist(), *self._sums}:
@@ -110,17 +110,17 @@ class WeightedValues(ValueSource):
         return metrics
 
     def _terms(self, experience: Experience, of_critic: Tensor, gamma: float) -> Tensor:
-        """Return what each token adds to the sums, (4, N) float64; 0 of cut episodes.
+        """Return each token's addends to the sums, (4, N) float64; 0 for cut episodes.
 
         Product and square of the regression of the return on the critic's value, both less the
         means; where an action begins behind the first, the squared errors of the weighed value
         there, and of the episode's first.
         """
-        tokens, turns = experience.tokens, experience.token_turns()
+        tokens, turns = experience.tokens, experience.tokens.turn
         value = (of_critic - peer_means_of(experience, of_critic)[1]).double()
         outcome = rewards_to_go(experience, gamma) - peer_means(experience, gamma)[1].double()
         weighted = _by_turn(self.weight, turns) * value
-        counts = experience.acted_counts()
+        counts = experience.num_acted
         starts = weighted[counts.cumsum(0) - counts][tokens.episode]  # of the episode's first token
         ended = torch.tensor([each.terminated for each in experience.episodes])
         measured = ended.to(value.device)[tokens.episode]
@@ -165,14 +165,14 @@ def peer_means_of(experience: Experience, quantity: Tensor) -> tuple[Tensor, Ten
     Of the batch's other episodes, and of the group's, each at its first token in that turn; where
     none of the group came to it, the batch's; 0 where nobody did.
     """
-    tokens, turns = experience.tokens, experience.token_turns()
+    tokens, turns = experience.tokens, experience.tokens.turn
     most = int(turns.max()) + 1
     keys, visit = torch.unique(tokens.episode * most + turns, return_inverse=True)
     first = torch.full_like(keys, len(visit))
     first.scatter_reduce_(0, visit, torch.arange(len(visit), device=visit.device), "amin")
     own, turn = quantity.double()[first], turns[first]
     found = [torch.zeros_like(own)]
-    for peers in (turn, experience.episode_groups()[tokens.episode[first]] * most + turn):
+    for peers in (turn, experience.groups[tokens.episode[first]] * most + turn):
         of_peers = torch.unique(peers, return_inverse=True)[1]
         sums, counts = (
             torch.zeros_like(own).index_add_(0, of_peers, each)[of_peers]
@@ -185,7 +185,7 @@ def peer_means_of(experience: Experience, quantity: Tensor) -> tuple[Tensor, Ten
 
 
 def rewards_to_go(experience: Experience, gamma: float) -> Tensor:
-    """Return the reward to go of each token, (N,) fp64, without a value behind the end."""
+    """Return the reward to go of each token, (N,) fp64, without a bootstrap value."""
     lines = experience.trajectories(torch.zeros_like(experience.tokens.rewards))
     return returns_to_go(lines, gamma)[lines.acted]
 

@@ -26,7 +26,7 @@ from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.distributed.fsdp import FSDP
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.metrics import LossTerms
+from fctncalling.algorithms.losses import LossTerms
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 
 ROUNDS = 5

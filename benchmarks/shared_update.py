@@ -26,6 +26,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.minibatches import Passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.data.bfcl import embedded_path
@@ -145,9 +146,9 @@ def bytes_for_backward(
     policy: ActorCritic, episodes: Sequence[EpisodeRecord], *, shares: bool
 ) -> int:
     """Return the bytes that autograd saves in one pass over all rows."""
-    experience = build_experience(episodes, torch.device("cpu"))
+    passes = Passes(build_experience(episodes, torch.device("cpu")), TrainConfig())
     if shares:
-        experience = experience._replace(sharing=policy.prefix_sharing)
+        passes = passes._replace(sharing=policy.prefix_sharing)
     weights = {weight.untyped_storage().data_ptr() for weight in policy.parameters()}
     held: dict[int, int] = {}
 
@@ -157,9 +158,9 @@ def bytes_for_backward(
             held[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    batch, _ = experience.batch(range(len(experience.rows)))
+    batch, _ = passes.batch(range(len(passes.experience.rows)))
     with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
-        outputs = policy(*batch)
+        outputs = policy(batch)
     assert outputs.logprobs.requires_grad
     return sum(held.values())
 

@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.algorithms.generation import fused_decoder
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.precision import weights_dtype
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
@@ -79,7 +79,7 @@ def held_bytes(policy: ActorCritic, *, shared: bool) -> int:
     every_token = sharing._replace(layer_flops=10**9)  # is shared
     tree = every_token.build_tree([row.numpy() for row in ids]) if shared else None
     with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
-        policy(ids, torch.ones_like(acted), acted, tree)
+        policy(Batch(ids, torch.ones_like(acted), acted, tree))
     return sum(held.values())
 
 

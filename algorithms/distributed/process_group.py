@@ -20,13 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from fctncalling.algorithms.config import SettingError, TrainConfig, resolve_device
-from fctncalling.algorithms.distributed.fsdp import FSDP, full_tensor
+from fctncalling.algorithms.distributed.fsdp import FSDP
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.policy.actor_critic import ActorCritic
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 BROADCAST_BLOCK = 2**26  # bytes of a value that are on the device at once
 MAX_REDUCE_SIZE = 2**26  # numbers of one sum between processes, 256 MiB in fp32
@@ -68,17 +67,21 @@ class ProcessGroup:
         places = range(self.rank, rounds * self.count, self.count)
         return [(items[min(place, len(items) - 1)], place < len(items)) for place in places]
 
-    def for_each_microbatch(
-        self, microbatches: Sequence[T], run_pass: Callable[[T], R]
-    ) -> Iterator[R]:
-        """Run a pass for each microbatch of this rank; yield the results.
+    def fill(
+        self,
+        figures: Tensor,  # zeros, (N, ...)
+        microbatches: Sequence[T],
+        run_pass: Callable[[T], tuple[Tensor, Tensor]],  # -> (indices into N, their figures)
+    ) -> None:
+        """Fill figures, on every rank, with those of a pass over each microbatch.
 
         A rank with fewer of them repeats a pass and drops its result (see shard_items).
         """
         for microbatch, counts in self.shard_items(microbatches):
-            result = run_pass(microbatch)
+            indices, computed = run_pass(microbatch)
             if counts:
-                yield result
+                figures[indices] = computed
+        self.all_reduce(figures)
 
     def accumulate_gradients(
         self,
@@ -177,7 +180,7 @@ class ProcessGroup:
             _all_reduce_together(waiting)
 
     def _fill_missing_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Give a gradient of 0 to what has one in other processes alone."""
+        """Fill missing gradients with 0 if another process has one."""
         known = torch.tensor([float(it.grad is not None) for it in parameters], device=self.device)
         self.all_reduce(known)
         for parameter, count in zip(parameters, known.tolist(), strict=True):
@@ -250,14 +253,6 @@ def launch_warning(processes: ProcessGroup) -> str | None:
     if launched and processes.count == 1 and processes.device.type == "cpu":
         return ONE_ON_A_CPU
     return None
-
-
-def unsharded_norm(norm: Tensor) -> Tensor:
-    """Return a sharded gradient norm unsharded, as an ordinary number.
-
-    Of sharded weights each process knows but a part.
-    """
-    return full_tensor(norm)
 
 
 def _all_reduce_together(tensors: list[Tensor]) -> None:

@@ -60,6 +60,7 @@ class PackedTokens(NamedTuple):
 
     def last_tokens(self) -> PackedTokens:
         """Return the last token of each row alone, packed."""
+        # The last layer is computed for these alone: nobody reads the others' outputs.
         if self.longest == 1:
             return self
         number = torch.arange(len(self.chosen), device=self.chosen.device)
@@ -77,6 +78,7 @@ class PackedTokens(NamedTuple):
     def pad(self, states: Tensor) -> Tensor:
         """Pad states (N, ...) to (n, q, ...)."""
         shape = (len(self.chosen), self.longest, *states.shape[1:])
+        # All rows have equally many tokens: a view, no copy.
         if len(states) == shape[0] * shape[1]:
             return states.view(shape)
         padded = states.new_zeros(shape)
@@ -130,6 +132,7 @@ class KVCache:
 
     def swap_rows(self, one: int, other: int) -> None:
         """Swap two rows; what an empty one holds is not kept."""
+        # Only what is held is copied: rows are as long as the longest sequence ever was.
         here, there = self.lengths[one], self.lengths[other]
         for buffer in (self.keys, self.values.transpose(-1, -2)):
             held = buffer[:, one, ..., :here].clone()
@@ -147,6 +150,8 @@ class KVCache:
         positions = [begin + column for begin, column in zip(self.begins, before, strict=False)]
         at, columns = self.index_tensor([positions, before]).unbind()
         rows, offset = self._numbers[: len(active)], self._numbers[:1].expand(len(active))
+        # Views of a step's rows are kept: between two changes of width steps differ in nothing
+        # else, and making them costs as much as a small product.
         if self._num_first != (len(active), width):
             self._num_first, first = (len(active), width), slice(len(active))
             self._first = [
@@ -218,6 +223,7 @@ class KVCache:
         if block.fresh:
             return None
         heads = self.keys.shape[2]
+        # One query a row: the same row of the mask for all heads that read it.
         if block.longest == 1:
             columns = block.columns.repeat_interleave(heads)
             return self.causal_mask_rows(columns, block.width).unsqueeze(1)
@@ -237,6 +243,8 @@ class KVCache:
 
         Minus infinity behind one column each (n,).
         """
+        # The ramp is zeros, then minus infinities. Each mask row is a window into it that starts so
+        # that the zeros end at the row's column: rows are gathered, none is computed.
         return self._ramp.unfold(0, width, 1).index_select(0, self._capacity - 1 - columns)
 
     def attend(
@@ -255,6 +263,7 @@ class KVCache:
         if mask is not None and mask.dim() == 3:
             read = self._products(layer, block, self._grouped(block, queries), mask)
             return self._ungrouped(block, read)
+        # Fresh rows attend to what they bring: nothing is read back from the buffers.
         if mask is None:
             keys, values = (block.pad(states).transpose(1, 2) for states in (keys, values))
         else:
@@ -274,6 +283,7 @@ class KVCache:
 
         R of one row and kept head are one product.
         """
+        # `baddbmm` adds the mask within the product; scores are never held without it.
         keys, values = self._flat_own(layer, block)
         weights = torch.baddbmm(mask, queries, keys, alpha=self.scale).softmax(-1)
         read: Tensor = torch.bmm(weights, values)
@@ -305,12 +315,14 @@ class KVCache:
     def _own(self, layer: int, block: PackedTokens) -> tuple[Tensor, Tensor]:
         """Return keys (n, heads, size, k) and values (n, heads, k, size) of a block's rows."""
         keys, values = self.layers[layer]
+        # A slice is a view; an index would copy all columns.
         rows = slice(len(block.chosen)) if block.first else block.chosen
         return keys[rows, :, :, : block.width], values[rows, :, : block.width]
 
     def _columns(self, layer: int, block: PackedTokens) -> tuple[Tensor, Tensor]:
         """Return keys and values (n, heads, k, size) of the k columns under the mask."""
         keys, values = self._own(layer, block)
+        # The kernel wants keys in rows; they lie transposed for the products of single steps.
         return keys.transpose(-1, -2).contiguous(), values
 
     def index_tensor(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:

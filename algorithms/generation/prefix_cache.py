@@ -82,6 +82,7 @@ class SharedPrefixKVCache(KVCache):
         """Clear a row: forget its tokens, and its prompt if no other row follows it."""
         super().clear_row(row)
         left, self._prompt_of[row] = self._prompt_of[row], None
+        # No counter of followers: a list of a few dozen rows is searched faster than kept right.
         if left is None or left in self._prompt_of:
             return
         # The last prompt takes its place: those in use are the first rows.
@@ -92,6 +93,7 @@ class SharedPrefixKVCache(KVCache):
             with torch.inference_mode():
                 append_states(self.prompts, left, moved)
             self.prompts.clear_row(last)
+        # Given back by halves: prompts come and go, and each resize copies those that stay.
         if last <= self.prompts.keys.shape[1] // 2:
             longest = max(self.prompts.lengths[:last], default=0)
             self.prompts.resize(round_up_columns(longest), last)
@@ -125,11 +127,13 @@ class SharedPrefixKVCache(KVCache):
     def start_rows(self, rows: Sequence[int], prompt: int) -> None:
         """Start rows, empty ones, with a shared prompt."""
         for row in rows:
+            # Positions go on where the prompt ends, though the row's own columns start at 0.
             self._prompt_of[row], self.begins[row] = prompt, self.prompts.lengths[prompt]
 
     def share_prefix(self, source: int, rows: Sequence[int], count: int) -> None:
         """Share a prefix: start empty rows with another's first `count` tokens as their prompt."""
         prompt = self._prompt_of[source]
+        # The whole prompt of another row is shared as it is; a part of it becomes a new prompt.
         if prompt is None or self.prompts.lengths[prompt] != count:
             prompt = self.add_prompt(count, self.cached_states(source, 0, count))
         self.start_rows(rows, prompt)
@@ -150,6 +154,7 @@ class SharedPrefixKVCache(KVCache):
         prompts = [self._prompt_of[row] for row in rows]
         if prompts.count(None) == len(prompts):
             return None
+        # Steps ask for the same rows over and over: the layout is made where they change.
         if self._groups is None or prompts != self._grouped_prompts:
             self._groups = self._new_prefix_groups(prompts)
             self._grouped_prompts = prompts
@@ -160,6 +165,8 @@ class SharedPrefixKVCache(KVCache):
         rows_by_prompt: list[list[int]] = [[] for _ in lengths]
         for row, prompt in enumerate(prompts):
             rows_by_prompt[prompt or 0].append(row)
+        # Equally many places a prompt, so that one batched product serves all; row 0 fills up, and
+        # `back` picks none of what it computes there.
         places = max(map(len, rows_by_prompt))
         rows = [row for party in rows_by_prompt for row in (*party, *[0] * (places - len(party)))]
         ordered = rows == list(range(len(prompts)))
@@ -195,8 +202,10 @@ class SharedPrefixKVCache(KVCache):
         own = torch.baddbmm(mask, queries, keys, alpha=self.scale).view(by_row)
         by_place = queries.view(by_row)
         scores = _per_prefix(groups, by_place, shared_keys, groups.mask, scale=self.scale)
+        # Rows without a prompt sit at any: minus infinity takes its columns out of their softmax.
         if groups.none is not None:
             scores = scores.index_fill(0, groups.none, float("-inf"))
+        # One softmax over both parts, so the result is that of a row that held all tokens.
         weights = torch.cat((scores, own), -1).softmax(-1)
         shared_weights, own_weights = weights.tensor_split((block.num_prefix_columns,), -1)
         read = _per_prefix(groups, shared_weights, shared_values).flatten(0, 1)
@@ -254,6 +263,7 @@ class SharedPrefixKVCache(KVCache):
         )
         read = self._ungrouped(block, read.flatten(0, 1)).view(by_head.shape)
         sums = self._ungrouped(block, sums.flatten(0, 1).unsqueeze(-1)).view(by_head.shape[:3])
+        # A call for each prompt: prompts differ in length, and padding would be computed too.
         for prompt, tokens in self._tokens_by_prompt(block).items():
             columns = slice(self.prompts.lengths[prompt])
             shared_keys, shared_values = (part[prompt] for part in self.prompts.layers[layer])
@@ -264,6 +274,7 @@ class SharedPrefixKVCache(KVCache):
             )
             part = part.view(heads, len(tokens), -1, size).transpose(0, 1)
             part_sums = part_sums.view(heads, len(tokens), -1).transpose(0, 1)
+            # The prompt's share of the softmax: exp of its log-sum-exp over that of both parts.
             weight = (part_sums - torch.logaddexp(sums[tokens], part_sums)).exp_().unsqueeze(-1)
             read[tokens] = read[tokens].lerp(part, weight)
         return read.flatten(1)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from fctncalling.algorithms.policy.gradient_checkpointing import (
     HeapTrimmingRunner,
@@ -39,7 +40,6 @@ from fctncalling.algorithms.policy.shared_prefixes import (
 from fctncalling.algorithms.policy.sparse_forward import (
     hidden_states_at,
     supports_sparse_forward,
-    token_logprobs_and_entropies,
 )
 from fctncalling.algorithms.policy.value_head import (
     has_value_head_to_load,
@@ -48,16 +48,40 @@ from fctncalling.algorithms.policy.value_head import (
     save_critic,
 )
 
+MAX_LOGITS = 2**24  # (positions x vocabulary) of one chunk: 64 MiB in fp32
+
+
+class Batch(NamedTuple):
+    """Batch of B rows for one forward pass, padded to T tokens on the left or right."""
+
+    ids: Tensor  # (B, T) int64, 0 on padding
+    # (B, T) bool, false on padding; never inferred from ids: 0 may be a real token
+    attention_mask: Tensor
+    acted: Tensor  # (B, T) bool, true at the N tokens that the policy sampled
+    tree: PrefixTree | None = None  # of the rows, to compute shared tokens once
+    role: str = ""  # of the rows, where roles have adapters or value heads
+    # rows that a central critic reads in place of these: the same acted tokens in the same order,
+    # with more in front of each, what the whole team had read and said by then
+    critic_rows: Batch | None = None
+    progress: Tensor | None = None  # (N, F) what the critic reads beside the hidden states
+
+    def acted_positions(self) -> tuple[Tensor, Tensor]:
+        """Return rows and columns of the acted tokens, (N,); ValueError if one is first."""
+        rows, columns = self.acted.nonzero(as_tuple=True)
+        if bool((columns == 0).any()):
+            raise ValueError(
+                "acted[:, 0] is true: the first token of a row has no token before it to be "
+                "predicted from"
+            )
+        return rows, columns
+
 
 def decoder_states_at(
     model: Any,  # the causal language model
     decoder: Any,  # its own, or a copy of that
-    ids: Tensor,  # (B, T)
-    attention_mask: Tensor,  # (B, T) bool
-    position_ids: Tensor | None,  # (B, T); None: counted over the attended tokens of each row
+    batch: Batch,
     rows: Tensor,  # (N,) ascending
     columns: Tensor,  # (N,) ascending within each row
-    tree: PrefixTree | None = None,  # of the rows, padded on the right
     run: LayerRunner = run_without_checkpointing,  # calls the layers
     num_layers: int = 1,
 ) -> Tensor:
@@ -66,61 +90,75 @@ def decoder_states_at(
     They are the last layer's, after the final norm; with num_layers those of so many last ones,
     side by side, (N, num_layers x H).
     """
+    ids, tree = batch.ids, batch.tree
     if num_layers > 1:
         if tree is not None and not runs_by_segment(model, decoder):
             tree = None  # its forward would lay the trees side by side
         kept = LayerOutputRecorder(run)
-        last = decoder_states_at(
-            model, decoder, ids, attention_mask, position_ids, rows, columns, tree, kept
-        )
+        last = decoder_states_at(model, decoder, batch._replace(tree=tree), rows, columns, kept)
         places = (rows, columns) if tree is None else (tree.row_index[rows, columns],)
         below = kept.outputs[: model.config.num_hidden_layers - 1][1 - num_layers :]
         return torch.cat([*(layer[places] for layer in below), last], dim=-1)
     if tree is not None:
         return tree_states_at(model, decoder, tree, rows, columns, run)
-    mask: Tensor | None = attention_mask
-    if position_ids is None and _padded_right(attention_mask):
-        # A causal model never looks right: no mask is needed, and attention without one is faster.
+    mask: Tensor | None = None
+    if bool((batch.attention_mask[:, :-1] >= batch.attention_mask[:, 1:]).all()):
+        # Padded on the right: a causal model never looks there, so no mask is needed, and attention
+        # without one is faster.
         if supports_sparse_forward(model, decoder):
             return hidden_states_at(decoder, ids, rows, columns, run)
-        mask, position_ids = None, torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    elif position_ids is None:
+        positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    else:
         # Explicit: models with absolute positions would count the padding on the left.
-        position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)
+        mask = batch.attention_mask
+        positions = (batch.attention_mask.long().cumsum(1) - 1).clamp(min=0)
     with use_layer_runner(decoder, run):
         outputs = decoder(
-            input_ids=ids, attention_mask=mask, position_ids=position_ids, use_cache=False
+            input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False
         )
     states: Tensor = outputs.last_hidden_state[rows, columns]
     return states
 
 
-def acted_positions(acted: Tensor) -> tuple[Tensor, Tensor]:
-    """Return positions of the N acted tokens: rows and columns; ValueError where one is first."""
-    rows, columns = acted.nonzero(as_tuple=True)
-    if bool((columns == 0).any()):
-        raise ValueError(
-            "acted[:, 0] is true: the first token of a row has no token before it to be predicted "
-            "from"
-        )
-    return rows, columns
+def token_logprobs_and_entropies(
+    model: Any, hidden: Tensor, tokens: Tensor, *, temperature: float, entropy_gradient: bool
+) -> tuple[Tensor, Tensor]:
+    """Return logprobs and entropies of N tokens, (N,) fp32, from hidden states.
 
-
-def _padded_right(attention_mask: Tensor) -> bool:
-    """Return whether no row has padding before a token."""
-    return bool((attention_mask[:, :-1] >= attention_mask[:, 1:]).all())
-
-
-class CriticRows(NamedTuple):
-    """Rows that a central critic reads, one for each of the actor's B rows, padded to T'.
-
-    They have the same acted tokens in the same order, with more in front of each: what the whole
-    team had read and said by then.
+    model: a causal language model. Several chunks are checkpointed: each recomputes its logits in
+    the backward pass, so that only one chunk's logits exist at a time.
     """
+    chunk = max(1, MAX_LOGITS // model.get_output_embeddings().weight.shape[0])
+    pieces = list(zip(torch.split(hidden, chunk), torch.split(tokens, chunk), strict=True))
+    if len(pieces) <= 1:
+        return _chunk(model, hidden, tokens, temperature, entropy_gradient)
+    scores = [
+        checkpoint(_chunk, model, *piece, temperature, entropy_gradient, use_reentrant=False)
+        for piece in pieces
+    ]
+    logprobs, entropies = zip(*scores, strict=True)
+    return torch.cat(logprobs), torch.cat(entropies)
 
-    ids: Tensor  # (B, T')
-    attention_mask: Tensor  # (B, T') bool
-    acted: Tensor  # (B, T') bool
+
+def _chunk(
+    model: Any, hidden: Tensor, tokens: Tensor, temperature: float, entropy_gradient: bool
+) -> tuple[Tensor, Tensor]:
+    logits = scale_logits(model.get_output_embeddings()(hidden).float(), model.config) / temperature
+    log_softmax = logits.log_softmax(-1)  # (N, V)
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+        entropies = -(log_softmax.exp() * log_softmax).sum(-1)
+    return log_softmax.gather(1, tokens[:, None]).squeeze(1), entropies
+
+
+def scale_logits(logits: Tensor, config: Any) -> Tensor:
+    """Scale or cap logits like the model's `forward` (Granite, Cohere; Gemma)."""
+    if scaling := getattr(config, "logits_scaling", None):
+        logits = logits / scaling
+    if scale := getattr(config, "logit_scale", None):
+        logits = logits * scale
+    if cap := getattr(config, "final_logit_softcapping", None):
+        logits = torch.tanh(logits / cap) * cap
+    return logits
 
 
 class TokenOutputs(NamedTuple):
@@ -174,17 +212,9 @@ class ActorCritic(nn.Module):
 
     def forward(
         self,
-        ids: Tensor,  # (B, T)
-        attention_mask: Tensor,  # (B, T) bool, false on padding, left or right
-        acted: Tensor,  # (B, T) bool, true at the N tokens to return outputs of
-        tree: PrefixTree | None = None,  # of the rows, to compute shared tokens once
-        role: str = "",  # whose rows these are, where roles have adapters or value heads
-        critic_rows: CriticRows | None = None,  # what the critic reads in their place
-        progress: Tensor | None = None,  # (N, F) what it reads beside the hidden states
+        batch: Batch,
         *,
         temperature: float = 1.0,
-        # (B, T); default: counted over the attended tokens of each row
-        position_ids: Tensor | None = None,
         entropy_gradient: bool = False,
         gradient_checkpointing: bool = False,
     ) -> TokenOutputs:
@@ -194,130 +224,70 @@ class ActorCritic(nn.Module):
         that the distribution trained is the one that acts. gradient_checkpointing: layers keep
         their inputs alone, and the backward pass computes them again.
         """
-        rows, columns = acted_positions(acted)
-        run = self._layer_runner(self._actor(role), recompute=gradient_checkpointing)
+        rows, columns = batch.acted_positions()
+        adapter = self._actor(batch.role)
+        run = self._layer_runner(adapter, recompute=gradient_checkpointing)
         layers = 1 if self._critic_has_own_backbone else self.critic_layers
-        with self._use(self._actor(role)):
-            hidden = decoder_states_at(
-                self.model,
-                self.model.get_decoder(),
-                ids,
-                attention_mask,
-                position_ids,
-                rows,
-                columns - 1,
-                tree=tree,
-                run=run,
-                num_layers=layers,
-            )
+        decoder = self.model.get_decoder()
+        with self._use(adapter):
+            hidden = decoder_states_at(self.model, decoder, batch, rows, columns - 1, run, layers)
             logprobs, entropies = token_logprobs_and_entropies(
                 self.model,
                 hidden[:, -self.model.config.hidden_size :] if layers > 1 else hidden,  # (N, H)
-                ids[rows, columns],
+                batch.ids[rows, columns],
                 temperature=temperature,
                 entropy_gradient=entropy_gradient,
             )
         if self._critic_has_own_backbone:
-            hidden = self.critic_states(
-                *(ids, attention_mask, acted, tree, role, critic_rows, progress),
-                position_ids=position_ids,
-                gradient_checkpointing=gradient_checkpointing,
-            )
+            hidden = self.critic_states(batch, gradient_checkpointing=gradient_checkpointing)
         else:
-            hidden = self._with_progress(hidden, progress)
-        scores = self._value_scores(hidden, role)
-        return TokenOutputs(
-            logprobs, entropies, self.value_head.head_of_role(role).values(scores), scores
-        )
+            hidden = self._with_progress(hidden, batch.progress)
+        scores = self._value_scores(hidden, batch.role)
+        values = self.value_head.head_of_role(batch.role).values(scores)
+        return TokenOutputs(logprobs, entropies, values, scores)
 
-    def critic_states(
-        self,
-        ids: Tensor,
-        attention_mask: Tensor,
-        acted: Tensor,
-        tree: PrefixTree | None = None,
-        role: str = "",
-        critic_rows: CriticRows | None = None,
-        progress: Tensor | None = None,
-        *,
-        position_ids: Tensor | None = None,
-        gradient_checkpointing: bool = False,
-    ) -> Tensor:
-        """Return the critic's states, which the value head reads at the N acted tokens.
-
-        Arguments as `forward`'s.
-        """
-        if critic_rows is not None:
-            (ids, attention_mask, acted), tree = critic_rows, None
-        rows, columns = acted_positions(acted)
+    def critic_states(self, batch: Batch, *, gradient_checkpointing: bool = False) -> Tensor:
+        """Return the critic's states, which the value head reads at the N acted tokens."""
+        read = batch if batch.critic_rows is None else batch.critic_rows
+        rows, columns = read.acted_positions()
         run = self._layer_runner(CRITIC, recompute=gradient_checkpointing)
-        states = self._critic_states(
-            role, ids, attention_mask, position_ids, rows, columns - 1, tree, run
-        )
-        return self._with_progress(states, progress)
+        states = self._critic_states(read, batch.role, rows, columns - 1, run)
+        return self._with_progress(states, batch.progress)
 
-    def values_at(
-        self,
-        ids: Tensor,  # (B, T)
-        attention_mask: Tensor,  # (B, T) bool
-        columns: Tensor,  # (B,) column of the last token before the value, one a row
-        tree: PrefixTree | None = None,
-        role: str = "",
-        progress: Tensor | None = None,  # (B, F)
-        *,
-        position_ids: Tensor | None = None,
-    ) -> Tensor:
-        """Return the values at tokens, behind those in `columns`, (B,), of cut episodes."""
-        rows = torch.arange(len(ids), device=ids.device)
-        states = self._critic_states(role, ids, attention_mask, position_ids, rows, columns, tree)
-        scores = self._value_scores(self._with_progress(states, progress), role)
-        return self.value_head.head_of_role(role).values(scores)
+    def values_at(self, batch: Batch, columns: Tensor) -> Tensor:
+        """Return the values after the last tokens of cut episodes, (B,).
+
+        columns: (B,), of each row's last token before the value; `batch.progress` is (B, F), and
+        `acted` is not read.
+        """
+        rows = torch.arange(len(columns), device=columns.device)
+        states = self._critic_states(batch, batch.role, rows, columns)
+        scores = self._value_scores(self._with_progress(states, batch.progress), batch.role)
+        return self.value_head.head_of_role(batch.role).values(scores)
 
     def set_reference(self, model: Any) -> None:
         """Set the reference model of the KL, frozen; with LoRA the base serves."""
         self._reference = (ActorCritic(model.requires_grad_(False).eval(), critic_head="linear"),)
 
     @torch.no_grad()
-    def reference_logprobs(
-        self,
-        ids: Tensor,
-        attention_mask: Tensor,
-        acted: Tensor,
-        tree: PrefixTree | None = None,
-        role: str = "",
-        critic_rows: CriticRows | None = None,
-        progress: Tensor | None = None,
-        *,
-        temperature: float = 1.0,
-    ) -> Tensor:
-        """Return the reference model's logprobs of the acted tokens, (N,).
+    def reference_logprobs(self, batch: Batch, *, temperature: float = 1.0) -> Tensor:
+        """Return the reference model's logprobs of the acted tokens, (N,), the same for all roles.
 
-        Arguments as `forward`'s. It is the same for all roles.
+        temperature: as `forward`'s.
         """
-        rows, columns = acted.nonzero(as_tuple=True)
         reference: ActorCritic = self._reference[0] if self._reference else self
         if reference is self and self.adapters is None:
             raise ValueError(
                 "no reference model: call set_reference(model) before an update with "
                 "--kl_coef above 0"
             )
+        rows, columns = batch.acted_positions()
+        model = reference.model
         with self._use(None):
-            hidden = decoder_states_at(
-                reference.model,
-                reference.model.get_decoder(),
-                ids,
-                attention_mask,
-                None,
-                rows,
-                columns - 1,
-                tree,
-            )
+            hidden = decoder_states_at(model, model.get_decoder(), batch, rows, columns - 1)
+        tokens = batch.ids[rows, columns]
         return token_logprobs_and_entropies(
-            reference.model,
-            hidden,
-            ids[rows, columns],
-            temperature=temperature,
-            entropy_gradient=False,
+            model, hidden, tokens, temperature=temperature, entropy_gradient=False
         )[0]
 
     def policy_parameters(self) -> Iterator[nn.Parameter]:
@@ -327,7 +297,7 @@ class ActorCritic(nn.Module):
         return (parameter for parameter in self.model.parameters() if parameter.requires_grad)
 
     def critic_parameters(self) -> Iterator[nn.Parameter]:
-        """Return the parameters of the critic: the value head, its own adapter or model."""
+        """Return the critic's parameters: value head, critic adapter and critic model."""
         yield from self.value_head.parameters()
         if self.critic_model is not None:
             yield from self.critic_model.parameters()
@@ -335,7 +305,7 @@ class ActorCritic(nn.Module):
             yield from self.adapters.parameters(CRITIC)
 
     def add_critic_model(self) -> None:
-        """Add a model of the critic's own: a copy of the backbone, trained by the value loss."""
+        """Add a critic model: a copy of the backbone, trained by the value loss."""
         self.critic_model = copy.deepcopy(self.model.get_decoder()).float().requires_grad_(True)
         refuse_half_precision(self)
 
@@ -402,28 +372,32 @@ class ActorCritic(nn.Module):
 
     @property
     def _critic_has_own_backbone(self) -> bool:
-        """Whether the critic's hidden states come from its own model or adapter."""
+        """Whether the critic has a separate model or adapter."""
         return self.critic_model is not None or (
             self.adapters is not None and CRITIC in self.adapters.names
         )
 
-    def _critic_states(self, role: str, *read: Any) -> Tensor:
-        """Return the hidden states that the value head takes, (N, layers x H).
-
-        After the role the arguments of `decoder_states_at`.
-        """
-        read_layers: Any = functools.partial(decoder_states_at, num_layers=self.critic_layers)
-        states: Tensor
+    def _critic_states(
+        self,
+        batch: Batch,  # that the critic reads
+        role: str,
+        rows: Tensor,
+        columns: Tensor,
+        run: LayerRunner = run_without_checkpointing,
+    ) -> Tensor:
+        """Return the hidden states that the value head takes, (N, layers x H)."""
+        layers = self.critic_layers
         if self.critic_model is not None:
-            states = read_layers(self.model, self.critic_model, *read)
-            return states
+            return decoder_states_at(
+                self.model, self.critic_model, batch, rows, columns, run, layers
+            )
         has_adapter = self.adapters is not None and CRITIC in self.adapters.names
         with self._use(CRITIC if has_adapter else self._actor(role)):
-            states = read_layers(self.model, self.model.get_decoder(), *read)
-        return states
+            decoder = self.model.get_decoder()
+            return decoder_states_at(self.model, decoder, batch, rows, columns, run, layers)
 
     def _with_progress(self, hidden: Tensor, progress: Tensor | None) -> Tensor:
-        """Return hidden states with progress features beside them, 0 where there are none."""
+        """Append progress features to hidden states; zeros if the batch has none."""
         if not self.num_progress_features:
             return hidden
         if progress is None:  # a pass whose values nobody reads

@@ -83,8 +83,11 @@ class MessageRenderer:
         self.source = source
         self.shape = MessageShape()
         self.is_named = isinstance(getattr(tokenizer, "chat_template", None), dict)
+        # Some templates read tools under a name of their own: every variable that sounds so is
+        # tried.
         written = self.source or str(getattr(tokenizer, "chat_template", ""))
         self._names = sorted(set(_TOOL_NAMES.findall(written)) - {"tools"})
+        # In this order: how tools are handed over is tried with a shape that shows messages.
         self._find_shape()
         self.takes_tools = self._takes_tools()
 
@@ -93,8 +96,10 @@ class MessageRenderer:
         system = {"role": "system", "content": "fctnprobesystem"}
         self.system_role = self.shows([system, user("q")], "fctnprobesystem")
         self.shows_calls = self._shows_calls()
+        # Two results, since templates that fold results together lose the first of them.
         results = [{**tool("fctnproberesult"), "name": "f(a='x')"}, tool("r")]
         self.tool_role = self.shows([user("q"), assistant(ACTION), *results], "fctnproberesult")
+        # The first of two user messages is gone where the template shows the last alone.
         self.merges_users = not self.shows([user("fctnprobeuser"), user("q")], "fctnprobeuser")
         self.result_role = False
         if self.shows_calls:
@@ -109,10 +114,12 @@ class MessageRenderer:
         except TemplateRefusal:
             behind = ""
         self.result_role = "fctnproberesult" in behind
+        # The same results without names: whether the template then refuses, or drops them.
         bare = [{**each, "tool_call_id": "0"} for each in results]
         bare = [{k: v for k, v in each.items() if k != "name"} for each in bare]
         self.needs_names = not self.shows([user("q"), calls, *bare], "fctnproberesult")
         if self.result_role:
+            # Where both tails are alike, results follow texts, and calls need no rendering.
             self.behind_calls = not self.tool_role or behind != self.tail_of_text(results)
 
     def render(
@@ -131,6 +138,7 @@ class MessageRenderer:
         if plain_results:
             known |= {"tool": False, "result": False}
         adapted = replace_unknown_roles(messages, known, merge_users=self.merges_users)
+        # An empty system message opens the branch of the template that shows tools.
         if tools and self.shape.under_system and adapted[0]["role"] != "system":
             adapted = [{"role": "system", "content": ""}, *adapted]
         handed: dict[str, Any] = {"tools": self.shape.no_tools}
@@ -162,6 +170,7 @@ class MessageRenderer:
 
         Results come as user messages where it does not take what follows them.
         """
+        # Whatever the history does to the question: the tail stands behind the marked action.
         talk = [user("q"), assistant(ACTION), *messages]
         try:
             text = self.render(talk, prompt=prompt)
@@ -182,7 +191,10 @@ class MessageRenderer:
         """
         tools, talk = self._tools_of_calls, [user("q"), calls]
         text = self.render([*talk, *messages], tools)
+        # Calls have no marker that survives every template: their end is searched between where the
+        # text parts from the question's alone and where it depends on the message behind them.
         start = _num_common(self.render(talk[:1], tools), text)
+        # Any other first letter: the texts then part at the message's content at the latest.
         changed = "1" if str(messages[0].get("content")).startswith("0") else "0"
         other = self.render([*talk, {**messages[0], "content": changed}, *messages[1:]], tools)
         latest = _num_common(other, text)
@@ -230,6 +242,7 @@ class MessageRenderer:
         """Find how the template wants no tools (None or a list) and contents (texts or parts)."""
         talk = [user("fctnprobeuser"), assistant(ACTION)]
         names = ("tools", *self._names)
+        # The usual shape first; the first that shows both a question and an answer is taken.
         shapes: Iterable[Any] = itertools.product(names, (False, True), (None, []))
         for shape in shapes:
             self.shape = MessageShape(*shape)
@@ -240,6 +253,7 @@ class MessageRenderer:
     def _takes_tools(self) -> bool:
         """Find how the template is handed tools: whether it shows them at all."""
         usual = self.shape
+        # All places without a system message before any with one: most templates need none.
         places = (usual.tools_as, "message", "message text", *self._names)
         for under_system, place in itertools.product((False, True), places):
             self.shape = usual._replace(tools_as=place, under_system=under_system)
@@ -262,6 +276,7 @@ class MessageRenderer:
             except TemplateRefusal as error:
                 self.calls_refusal = str(error)
                 continue
+            # A dict's repr is no JSON: such a shape is taken only where no other shows the call.
             if all(word in text for word in _PROBE_WORDS):
                 if f"{{'{_PROBE_WORDS[1]}'" not in text:
                     return True

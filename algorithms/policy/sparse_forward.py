@@ -22,7 +22,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from fctncalling.algorithms.policy.gradient_checkpointing import (
     LayerRunner,
@@ -190,7 +189,7 @@ def _causal_attention(
 def _attention_at(
     queries: Tensor, keys: Tensor, values: Tensor, rows: Tensor, columns: Tensor
 ) -> Tensor:
-    """Return attention of N queries (N, heads, size), each to its row's keys up to its own column.
+    """Return attention of N queries (N, heads, size) to their rows' keys up to their columns.
 
     keys, values: (B, T, heads, size); rows, columns: (N,), ascending; result (N, heads, size). The
     queries are padded to (B, Q, heads, size), where Q is the most queries of any row, and gathered
@@ -210,47 +209,3 @@ def _attention_at(
 def _attention(queries: Tensor, keys: Tensor, values: Tensor, **options: Any) -> Tensor:
     queries, keys, values = (states.transpose(1, 2) for states in (queries, keys, values))
     return F.scaled_dot_product_attention(queries, keys, values, **options).transpose(1, 2)
-
-
-MAX_LOGITS = 2**24  # (positions x vocabulary) of one chunk: 64 MiB in fp32
-
-
-def token_logprobs_and_entropies(
-    model: Any, hidden: Tensor, tokens: Tensor, *, temperature: float, entropy_gradient: bool
-) -> tuple[Tensor, Tensor]:
-    """Return logprobs and entropies of N tokens, (N,) fp32, from hidden states.
-
-    model: a causal language model. Several chunks are checkpointed: each recomputes its logits in
-    the backward pass, so that only one chunk's logits exist at a time.
-    """
-    chunk = max(1, MAX_LOGITS // model.get_output_embeddings().weight.shape[0])
-    pieces = list(zip(torch.split(hidden, chunk), torch.split(tokens, chunk), strict=True))
-    if len(pieces) <= 1:
-        return _chunk(model, hidden, tokens, temperature, entropy_gradient)
-    scores = [
-        checkpoint(_chunk, model, *piece, temperature, entropy_gradient, use_reentrant=False)
-        for piece in pieces
-    ]
-    logprobs, entropies = zip(*scores, strict=True)
-    return torch.cat(logprobs), torch.cat(entropies)
-
-
-def _chunk(
-    model: Any, hidden: Tensor, tokens: Tensor, temperature: float, entropy_gradient: bool
-) -> tuple[Tensor, Tensor]:
-    logits = scale_logits(model.get_output_embeddings()(hidden).float(), model.config) / temperature
-    log_softmax = logits.log_softmax(-1)  # (N, V)
-    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
-        entropies = -(log_softmax.exp() * log_softmax).sum(-1)
-    return log_softmax.gather(1, tokens[:, None]).squeeze(1), entropies
-
-
-def scale_logits(logits: Tensor, config: Any) -> Tensor:
-    """Scale or cap logits as the model's own forward does (Granite, Cohere; Gemma)."""
-    if scaling := getattr(config, "logits_scaling", None):
-        logits = logits / scaling
-    if scale := getattr(config, "logit_scale", None):
-        logits = logits * scale
-    if cap := getattr(config, "final_logit_softcapping", None):
-        logits = torch.tanh(logits / cap) * cap
-    return logits

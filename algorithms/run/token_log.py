@@ -18,9 +18,9 @@ from torch import Tensor
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.learning_signal import is_fully_truncated
+from fctncalling.algorithms.losses import Targets
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import TokenDiagnostics, find_algorithm
-from fctncalling.algorithms.targets import Targets
 from fctncalling.data.timing import time_calls
 from fctncalling.data.token_file import (
     FLOAT_FIELDS,

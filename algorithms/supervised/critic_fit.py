@@ -25,15 +25,12 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.learning_signal import shape_rewards
+from fctncalling.algorithms.losses import value_losses
 from fctncalling.algorithms.metrics import Metrics, explained_variance_by_turn
-from fctncalling.algorithms.minibatches import (
-    add_forward_inputs,
-    bootstrap_values,
-    plan_minibatches,
-)
+from fctncalling.algorithms.minibatches import bootstrap_values, make_passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.value_head import ValueHead
-from fctncalling.algorithms.ppo import adamw, find_algorithm, value_losses
+from fctncalling.algorithms.ppo import adamw, find_algorithm
 from fctncalling.algorithms.targets import estimate_advantages, token_figures
 from fctncalling.algorithms.values import Values
 
@@ -74,21 +71,19 @@ def critic_samples(
     policy.eval()
     device = next(policy.parameters()).device
     experience = build_experience(shape_rewards(episodes, config), device)
-    experience = add_forward_inputs(experience, policy, config)
+    passes = make_passes(experience, policy, config)
     algorithm = find_algorithm(config.algorithm_name)
-    bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
+    bootstrap = bootstrap_values(policy, passes, algorithm, processes)
     plain = replace(config, lam=1.0, lam_value=None, lam_token=1.0, group_baseline="none")
     nothing = torch.zeros_like(experience.tokens.rewards)
     estimate = estimate_advantages(algorithm, experience, Values(nothing, bootstrap), plain)
-    plan = plan_minibatches(experience, config, torch.Generator())
+    plan = passes.minibatches(torch.Generator())
     width = policy.value_head.num_features
-    states = token_figures(
-        lambda batch: policy.critic_states(**batch._asdict()), experience, plan, processes, width
-    )
+    states = token_figures(policy.critic_states, passes, plan, processes, width)
     of_episode = [is_held_out(each.task_id) for each in experience.episodes]
     kept = estimate.loss_mask
     held_out = torch.tensor(of_episode, device=device)[experience.tokens.episode][kept]
-    turns = experience.token_turns()[kept]
+    turns = experience.tokens.turn[kept]
     return CriticSamples(states[kept], estimate.returns[kept], held_out, turns)
 
 

@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from fctncalling.algorithms.batch import Batch, length_to_last_acted, make_batch, row_token_ids
+from fctncalling.algorithms.batch import length_to_last_acted
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
-from fctncalling.algorithms.distributed.process_group import (
-    SINGLE_PROCESS,
-    ProcessGroup,
-    unsharded_norm,
+from fctncalling.algorithms.distributed.fsdp import (
+    full_state_dict,
+    full_tensor,
+    load_full_state_dict,
 )
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.minibatches import microbatches
+from fctncalling.algorithms.minibatches import make_batch, microbatches, row_token_ids
 from fctncalling.algorithms.nan_guard import check_finite
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_prefix_with_previous
 
@@ -133,9 +133,7 @@ class SupervisedLearner:
         device = next(policy.parameters()).device
 
         def run_pass(batch: Batch) -> tuple[Tensor, Tensor]:
-            outputs = policy(
-                **batch._asdict(), gradient_checkpointing=config.gradient_checkpointing
-            )
+            outputs = policy(batch, gradient_checkpointing=config.gradient_checkpointing)
             loss = -outputs.logprobs.sum() / total
             check_finite("loss", loss.detach(), f"at supervised step {self.steps + 1}")
             confident = (outputs.logprobs.detach() > np.log(0.5)).sum()
@@ -159,7 +157,7 @@ class SupervisedLearner:
         is changed.
         """
         weights = list(self._policy.policy_parameters())
-        norm = unsharded_norm(clip_grad_norm_(weights, self._settings.max_grad_norm))
+        norm = full_tensor(clip_grad_norm_(weights, self._settings.max_grad_norm))
         check_finite("policy_grad_norm", norm, f"at supervised step {self.steps + 1}")
         share = learning_rate_multiplier(self.steps, self.num_steps, self._settings)
         for group in self.optimiser.param_groups:
@@ -178,7 +176,7 @@ class SupervisedLearner:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Load a saved state; ValueError if it is of other demonstrations or settings."""
+        """Load a saved state; ValueError for one of other demonstrations or settings."""
         if state["digest"] != self._digest():
             raise ValueError(
                 "its supervised stage has other demonstrations, --sft_epochs, --sft_batch_size or "
@@ -216,7 +214,7 @@ def make_batches(
     sharing: PrefixSharing | None,
     device: torch.device,
 ) -> Iterator[Batch]:
-    """Make the batches of an optimiser step's rows: trees where sharing pays, else padded."""
+    """Make the batches of an optimiser step's rows, with shared prefixes if that is cheaper."""
     limit, lengths = config.max_tokens_per_microbatch, [*map(length_to_last_acted, rows)]
     # Padding is not bounded: the grouping of rows decides the last bits of the published weights.
     groups, shares = microbatches(lengths, max_tokens=limit, max_padding_share=1.0), False
@@ -238,7 +236,7 @@ def make_batches(
 
 
 def _fixed_tokens(tree: PrefixTree, rows: Sequence[TokenRecord]) -> int:
-    """Return how many tokens all rows begin with, before what predicts an acted one."""
+    """Return the number of leading context tokens that all rows share."""
     root = tree.segments[0]
     shared = root.end if root.descendants_end == len(tree.ids) else 0
     return min(shared, *(row.acted.index(True) - 1 for row in rows))

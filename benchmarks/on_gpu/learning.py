@@ -90,9 +90,9 @@ def optimiser_steps(machine: Machine, policy: Any) -> Figures:
 
 def mismatch(machine: Machine) -> Figures:
     """Log-probabilities of a rollout beside training's, of the same tokens in bf16."""
-    from fctncalling.algorithms.batch import make_batch
     from fctncalling.algorithms.episodes import RowArrays
     from fctncalling.algorithms.generation.engine import GenerationEngine, Request
+    from fctncalling.algorithms.minibatches import make_batch
 
     _, policy = make_policy(machine)
     engine = GenerationEngine(policy.model, [], max_new_tokens=machine.sizes.steps)
@@ -106,7 +106,7 @@ def mismatch(machine: Machine) -> Figures:
         rows.append(RowArrays(ids, np.arange(len(ids)) >= len(prompt)))
     batch = make_batch(rows, device=machine.device)
     with torch.no_grad():
-        trained = policy(batch.ids, batch.attention_mask, batch.acted).logprobs
+        trained = policy(batch).logprobs
     sampled = torch.tensor([one for action in actions for one in action.logprobs])
     difference = (trained.cpu() - sampled).abs()
     yield {

@@ -255,7 +255,13 @@ class TrainingRun:
             config = replace(config, value_coef=0.0)
         generator = self._generator(SeedStream.MINIBATCHES)
         return update(
-            *(self.policy, self.optimisers, usable, config, generator, self.processes, trace),
+            self.policy,
+            self.optimisers,
+            usable,
+            config,
+            generator,
+            self.processes,
+            trace=trace,
             source=self.values,
         )
 

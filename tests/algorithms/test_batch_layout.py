@@ -29,8 +29,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import FIELDS, EpisodeRecord, TokenRecord
-from fctncalling.algorithms.minibatches import microbatches, plan_minibatches
-from fctncalling.algorithms.policy import sparse_forward
+from fctncalling.algorithms.metrics import pass_metrics
+from fctncalling.algorithms.minibatches import Passes, microbatches
+from fctncalling.algorithms.policy import actor_critic
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
 from fctncalling.algorithms.ppo import make_optimisers, update
@@ -217,7 +218,7 @@ def test_an_onlooker_at_the_model_still_sees_its_passes() -> None:
 def test_logits_are_made_of_acted_tokens_alone_and_in_chunks(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sparse_forward, "MAX_LOGITS", 7 * VOCABULARY)
+    monkeypatch.setattr(actor_critic, "MAX_LOGITS", 7 * VOCABULARY)
     policy = judging(kind)
     episodes = some_episodes(policy_with_values(), 10)
     positions: list[int] = []
@@ -285,11 +286,12 @@ def test_padding_stays_below_a_tenth_on_the_embedded_tasks_and_is_told() -> None
     experience = build_experience(episodes, CPU)
     assert max(experience.lengths) > 4 * min(experience.lengths)
     config = TrainConfig(num_mini_batch=3)
-    plan = plan_minibatches(experience, config, torch.Generator().manual_seed(0))
-    masks = [experience.batch(rows)[0].attention_mask for minibatch in plan for rows in minibatch]
+    passes = Passes(experience, config)
+    plan = passes.minibatches(torch.Generator().manual_seed(0))
+    masks = [passes.batch(rows)[0].attention_mask for minibatch in plan for rows in minibatch]
     padding = sum(int((~mask).sum()) for mask in masks) / sum(mask.numel() for mask in masks)
     assert padding < 0.1
-    assert experience.padding_share(plan) == pytest.approx(padding)
+    assert pass_metrics(passes, plan, plan) == {"perf/padding_share": pytest.approx(padding)}
     policy = ActorCritic.load(embedded_path("model"))
     metrics = update(
         policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0)

@@ -12,7 +12,8 @@ from token_worlds import episode, settings
 from torch import Tensor
 
 from fctncalling.algorithms.batch import Experience, build_experience
-from fctncalling.algorithms.episodes import EpisodeRecord, action_turns
+from fctncalling.algorithms.episodes import EpisodeRecord, action_facts
+from fctncalling.algorithms.losses import Targets
 from fctncalling.algorithms.metrics import (
     MONTE_CARLO,
     critic_metrics,
@@ -20,7 +21,6 @@ from fctncalling.algorithms.metrics import (
 )
 from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.algorithms.supervised.critic_fit import CriticSamples, fit_critic
-from fctncalling.algorithms.targets import Targets
 
 
 def targets_of(experience: Experience, values: Tensor) -> Targets:
@@ -69,7 +69,7 @@ def test_a_turn_begins_with_a_message_of_the_user_alone() -> None:
         played([0.0] * 4, [True, False, True, True]),
         episode([(2, 0.0), (1, 0.0)], terminated=True),
     ]
-    assert action_turns(episodes) == [1, 1, 2, 3, 1, 1]
+    assert action_facts(episodes).turns == [1, 1, 2, 3, 1, 1]
 
 
 def test_a_critic_that_knows_the_second_turn_alone_explains_all_of_it_and_none_of_the_first() -> (

@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.minibatches import plan_minibatches
+from fctncalling.algorithms.minibatches import Passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.gradient_checkpointing import (
     ATTENTION_KERNELS,
@@ -93,19 +93,19 @@ class AttentionCounter(TorchDispatchMode):
 
 def gradient(policy: ActorCritic, config: TrainConfig, *, shares: bool) -> list[Tensor]:
     """Return the gradients of one step, in the order of the policy's weights."""
-    experience = build_experience(some_episodes(tiny_policy(), 8), CPU)
+    passes = Passes(build_experience(some_episodes(tiny_policy(), 8), CPU), config)
     if shares:
         assert isinstance(policy.prefix_sharing, PrefixSharing)
-        experience = experience._replace(
+        passes = passes._replace(
             sharing=policy.prefix_sharing._replace(layer_flops=10**9)  # every token is shared
         )
     generator = torch.Generator().manual_seed(0)
-    plan = plan_minibatches(experience, config, generator)
+    plan = passes.minibatches(generator)
     algorithm = ALGORITHMS[config.algorithm_name]
-    targets = compute_targets(policy, experience, plan, algorithm, config, generator)
+    targets = compute_targets(policy, passes, plan, algorithm, config, generator)
     moved = targets.old_logprobs + 0.1 * torch.sin(torch.arange(len(targets.old_logprobs)))
     accumulate_gradients(
-        policy, experience, targets._replace(old_logprobs=moved), plan[0], algorithm, config
+        policy, passes, targets._replace(old_logprobs=moved), plan[0], algorithm, config
     )
     return [it.grad for it in policy.parameters() if it.grad is not None]
 

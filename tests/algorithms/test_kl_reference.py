@@ -19,9 +19,9 @@ from token_worlds import (
 )
 from torch import Tensor, nn
 
-from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.minibatches import make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE
 from fctncalling.algorithms.ppo import make_optimisers, update

@@ -29,7 +29,8 @@ from fctncalling.algorithms.learning_signal import (
     pooled_return_std,
     whiten_by_spread,
 )
-from fctncalling.algorithms.metrics import LossTerms, Metrics
+from fctncalling.algorithms.losses import LossTerms
+from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import accumulate_gradients, make_optimisers, update

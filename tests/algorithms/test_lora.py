@@ -14,9 +14,9 @@ from token_worlds import settings, some_episodes, targets_of, tiny_policy
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from fctncalling.algorithms.batch import Batch, make_batch
 from fctncalling.algorithms.config import SettingError
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.minibatches import make_batch
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.lora import ACTOR, CRITIC
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.lab.export import merge_lora
@@ -98,7 +98,7 @@ def test_each_adapter_learns_from_its_own_loss_alone() -> None:
     policy = trained(adapted())
     for loss, mover, other in (("logprobs", ACTOR, CRITIC), ("values", CRITIC, ACTOR)):
         policy.zero_grad()
-        outputs = policy(*BATCH)
+        outputs = policy(BATCH)
         torch.autograd.backward(getattr(outputs, loss).sum())
         assert policy.adapters is not None
         assert all(
@@ -119,7 +119,7 @@ def test_each_adapter_learns_from_its_own_loss_alone() -> None:
 def test_without_an_adapter_of_its_own_the_critic_reads_the_actors() -> None:
     policy = trained(adapted(critic=False))
     policy.zero_grad()
-    torch.autograd.backward(policy(*BATCH).values.sum())
+    torch.autograd.backward(policy(BATCH).values.sum())
     assert policy.adapters is not None
     assert policy.adapters.names == [ACTOR]
     assert all(weight.grad is not None for weight in policy.adapters.parameters(ACTOR))
@@ -128,10 +128,10 @@ def test_without_an_adapter_of_its_own_the_critic_reads_the_actors() -> None:
 def test_a_critic_of_its_own_model_leaves_the_language_model_to_the_policy_loss() -> None:
     policy = tiny_policy(critic_head="linear").eval()
     nn.init.normal_(policy.value_head.out.weight)
-    before = policy(*BATCH)
+    before = policy(BATCH)
     policy.add_critic_model()
-    assert torch.equal(policy(*BATCH).values, before.values)
-    torch.autograd.backward(policy(*BATCH).values.sum())
+    assert torch.equal(policy(BATCH).values, before.values)
+    torch.autograd.backward(policy(BATCH).values.sum())
     assert all(weight.grad is None for weight in policy.policy_parameters())
     assert sum(weight.grad is not None for weight in policy.critic_parameters()) > 10
 
@@ -171,7 +171,7 @@ def test_a_saved_adapter_loads_in_plain_peft_and_goes_on_here(tmp_path: Path) ->
     assert again.adapters is not None
     again.adapters.load(tmp_path)
     again.load_critic(tmp_path)
-    for got, wanted in zip(again(*BATCH), policy(*BATCH), strict=True):
+    for got, wanted in zip(again(BATCH), policy(BATCH), strict=True):
         assert torch.equal(got, wanted)
 
 
@@ -231,7 +231,7 @@ def test_a_critic_is_taken_over_whole_with_what_it_reads_with(tmp_path: Path, ki
         again.adapters.use(None),
         policy.adapters.use(None),
     ):  # what the actor reads with is not the critic's
-        assert torch.equal(again(*BATCH).values, policy(*BATCH).values)
+        assert torch.equal(again(BATCH).values, policy(BATCH).values)
     other = adapted() if kind != "lora" else tiny_policy(critic_head="linear")
     if kind == "lora":
         other.add_critic_model()

@@ -13,11 +13,11 @@ from tiny_models import save_tiny
 from token_worlds import VOCABULARY, act, empty_row, observe, tiny_policy
 from torch import Tensor, nn
 
-from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import TokenRecord
-from fctncalling.algorithms.policy import sparse_forward
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.minibatches import make_batch
+from fctncalling.algorithms.policy import actor_critic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.training.load_policy import load_policy
 from fctncalling.training.run_config import RunConfig
@@ -84,7 +84,7 @@ def test_logprob_and_value_of_a_token_are_read_from_the_position_before_it() -> 
     prompt, action = [7, 8, 9], [9, 9, 2]  # the echo predicts: right, right, wrong
     ids = torch.tensor([prompt + action])
     acted = torch.tensor([[False] * 3 + [True] * 3])
-    outputs = echo_policy()(ids, torch.ones_like(acted), acted)
+    outputs = echo_policy()(Batch(ids, torch.ones_like(acted), acted))
     assert outputs.logprobs.tolist() == pytest.approx([0.0, 0.0, -100.0], abs=1e-4)
     assert outputs.values.tolist() == [2.0, 3.0, 4.0]  # the first: at the prompt's last token
 
@@ -92,18 +92,14 @@ def test_logprob_and_value_of_a_token_are_read_from_the_position_before_it() -> 
 def test_the_value_at_the_end_has_read_the_last_token() -> None:
     batch = make_batch(rows_of_several_lengths())
     columns = batch.attention_mask.sum(1) - 1
-    assert echo_policy().values_at(batch.ids, batch.attention_mask, columns).tolist() == [
-        4.0,
-        8.0,
-        11.0,
-    ]
+    assert echo_policy().values_at(batch, columns).tolist() == [4.0, 8.0, 11.0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_equal_the_full_models_log_softmax(kind: str) -> None:
     policy = tiny_policy(kind=kind).eval()
     batch = make_batch(rows_of_several_lengths()[2:])
-    outputs = policy(*batch, temperature=0.7)
+    outputs = policy(batch, temperature=0.7)
     full = (policy.model(input_ids=batch.ids).logits / 0.7).log_softmax(-1)[0, :-1]  # (T-1, V)
     places = batch.acted[0, 1:]
     wanted = full[places].gather(1, batch.ids[0, 1:][places][:, None])[:, 0]
@@ -118,19 +114,21 @@ def test_layouts_agree_padded_right_padded_left_trimmed_and_one_by_one(kind: str
     rows = rows_of_several_lengths()
     right = make_batch(rows)
     shifts = [int((~mask).sum()) for mask in right.attention_mask]
-    left = [
-        torch.stack([row.roll(shift) for row, shift in zip(field, shifts, strict=True)])
-        for field in right[:3]
-    ]
-    singly = [policy(*make_batch([row])) for row in rows]
+    left = Batch(
+        *(
+            torch.stack([row.roll(shift) for row, shift in zip(field, shifts, strict=True)])
+            for field in right[:3]
+        )
+    )
+    singly = [policy(make_batch([row])) for row in rows]
     wanted = [torch.cat(field) for field in zip(*singly, strict=True)]
-    for outputs in (policy(*right), policy(*left), policy(*make_batch(rows, trim=True))):
+    for outputs in (policy(right), policy(left), policy(make_batch(rows, trim=True))):
         for got, expected in zip(outputs, wanted, strict=True):
             assert torch.allclose(got, expected, atol=1e-5)
     gradients = []
     for batch in (right, left):
         policy.zero_grad()
-        outputs = policy(*batch)
+        outputs = policy(batch)
         (outputs.logprobs.sum() + outputs.values.sum()).backward()
         gradients.append(
             torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
@@ -144,9 +142,9 @@ def test_chunks_of_logits_change_neither_outputs_nor_gradients(
     batch = make_batch(rows_of_several_lengths())
     results = []
     for max_logits in (2**24, 3 * VOCABULARY):
-        monkeypatch.setattr(sparse_forward, "MAX_LOGITS", max_logits)
+        monkeypatch.setattr(actor_critic, "MAX_LOGITS", max_logits)
         policy = tiny_policy().eval()
-        outputs = policy(*batch, entropy_gradient=True)
+        outputs = policy(batch, entropy_gradient=True)
         (outputs.logprobs.sum() + outputs.entropies.sum()).backward()
         results.append(
             (outputs.logprobs, torch.cat([p.grad.flatten() for p in policy.model.parameters()]))
@@ -160,7 +158,7 @@ def test_context_and_padding_get_no_gradient() -> None:
     logits: list[Tensor] = []
     policy.model.get_output_embeddings().register_forward_hook(lambda *call: logits.append(call[2]))
     batch = make_batch(rows_of_several_lengths())
-    policy(*batch)
+    policy(batch)
     assert [len(chunk) for chunk in logits] == [
         int(batch.acted.sum())
     ]  # no logits exist anywhere else
@@ -172,22 +170,20 @@ def test_an_end_token_that_is_also_the_padding_keeps_its_loss() -> None:
     act(row, 5, 0.0, False)
     act(row, 0, 0.0, True)  # the end token, id 0, which also fills the padding
     longer = rows_of_several_lengths()[2]
-    outputs = tiny_policy().eval()(*make_batch([row, longer], trim=True))
+    outputs = tiny_policy().eval()(make_batch([row, longer], trim=True))
     assert len(outputs.logprobs) == 2 + sum(longer.acted)
 
 
 def test_values_start_at_zero() -> None:
     for head in ("linear", "mlp"):
-        assert not tiny_policy(critic_head=head)(
-            *make_batch(rows_of_several_lengths())
-        ).values.any()
+        assert not tiny_policy(critic_head=head)(make_batch(rows_of_several_lengths())).values.any()
 
 
 @pytest.mark.parametrize("detach", [True, False])
 def test_the_value_loss_trains_the_language_model_only_where_asked(detach: bool) -> None:
     policy = tiny_policy(critic_head="linear", critic_detach=detach)
     nn.init.normal_(policy.value_head.out.weight)
-    policy(*make_batch(rows_of_several_lengths())).values.sum().backward()
+    policy(make_batch(rows_of_several_lengths())).values.sum().backward()
     touched = any(p.grad is not None and bool(p.grad.any()) for p in policy.model.parameters())
     assert touched is not detach
 
@@ -204,7 +200,7 @@ def test_a_run_detaches_the_critic_where_asked_and_in_the_control_experiment(
 def test_an_acted_first_token_is_refused() -> None:
     ids = torch.ones(1, 3, dtype=torch.long)
     with pytest.raises(ValueError, match="first token of a row"):
-        tiny_policy()(ids, ids.bool(), ids.bool())
+        tiny_policy()(Batch(ids, ids.bool(), ids.bool()))
 
 
 def test_trainable_half_precision_is_refused_and_frozen_half_precision_is_not() -> None:
@@ -221,7 +217,7 @@ def test_a_hundred_steps_at_a_tiny_rate_move_the_weights() -> None:
     batch = make_batch(rows_of_several_lengths())
     for _ in range(100):
         optimiser.zero_grad()
-        policy(*batch).logprobs.sum().backward()
+        policy(batch).logprobs.sum().backward()
         optimiser.step()
     assert all(
         not torch.equal(old, new)
@@ -241,7 +237,7 @@ def test_a_saved_policy_loads_with_the_same_outputs_as_an_ordinary_model_folder(
     policy.save(tmp_path)
     batch = make_batch(rows_of_several_lengths())
     loaded = ActorCritic.load(tmp_path, critic_head=head).eval()
-    for got, expected in zip(loaded(*batch), policy(*batch), strict=True):
+    for got, expected in zip(loaded(batch), policy(batch), strict=True):
         assert torch.equal(got, expected)
     plain = AutoModelForCausalLM.from_pretrained(tmp_path)
     assert torch.equal(plain(batch.ids).logits, policy.model(batch.ids).logits)
@@ -252,7 +248,7 @@ def test_half_precision_files_load_in_full_precision(tmp_path: Path) -> None:
     loaded = ActorCritic.load(tmp_path)
     assert {parameter.dtype for parameter in loaded.parameters()} == {torch.float32}
     assert not loaded(
-        *make_batch(rows_of_several_lengths())
+        make_batch(rows_of_several_lengths())
     ).values.any()  # no head was saved: a fresh one
 
 
@@ -274,7 +270,7 @@ def test_a_head_that_learned_nothing_makes_room_for_one_of_another_shape(tmp_pat
     assert torch.equal(ActorCritic.load(tmp_path).value_head.state_dict()["hidden.weight"], hidden)
     for shape in ({"critic_sees_progress": True}, {"critic_head": "linear"}, {"critic_layers": 2}):
         loaded = ActorCritic.load(tmp_path, **shape)
-        assert not loaded(*make_batch(rows_of_several_lengths())).values.any()
+        assert not loaded(make_batch(rows_of_several_lengths())).values.any()
 
 
 @pytest.mark.parametrize(
@@ -311,4 +307,4 @@ def test_models_that_scale_or_cap_their_logits_are_read_as_they_speak(
     batch = make_batch(rows_of_several_lengths()[2:])
     full = policy.model(input_ids=batch.ids).logits.log_softmax(-1)[0, :-1]
     wanted = full.gather(1, batch.ids[0, 1:, None])[:, 0][batch.acted[0, 1:]]
-    assert torch.allclose(policy(*batch).logprobs, wanted, atol=1e-5)
+    assert torch.allclose(policy(batch).logprobs, wanted, atol=1e-5)

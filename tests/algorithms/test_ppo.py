@@ -32,11 +32,11 @@ from token_worlds import (
 from torch import Tensor, nn
 
 from fctncalling.algorithms import losses, ppo, step_guard
-from fctncalling.algorithms.batch import acted_tokens, build_experience, make_batch
+from fctncalling.algorithms.batch import acted_tokens, build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.minibatches import plan_minibatches
+from fctncalling.algorithms.minibatches import Passes, make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import (
     ALGORITHMS,
@@ -128,15 +128,16 @@ def test_a_token_weighs_the_same_in_whichever_minibatch_it_falls(aggregation: st
     episodes = [episode([(n, float(n % 3)), (2, 0.5)], terminated=True) for n in lengths]
     whole = gradient(policy, episodes, settings(loss_aggregation=aggregation), push=0.3)
     config = settings(loss_aggregation=aggregation, num_mini_batch=3)
-    experience, generator = build_experience(episodes, CPU), torch.Generator().manual_seed(0)
-    plan = plan_minibatches(experience, config, generator)
+    passes = Passes(build_experience(episodes, CPU), config)
+    generator = torch.Generator().manual_seed(0)
+    plan = passes.minibatches(generator)
     algorithm = ALGORITHMS["TPPO"]
-    targets = compute_targets(policy, experience, plan, algorithm, config, generator)
+    targets = compute_targets(policy, passes, plan, algorithm, config, generator)
     shift = 0.3 * torch.sin(torch.arange(len(targets.old_logprobs)))
     pushed = targets._replace(old_logprobs=targets.old_logprobs + shift)
     parts, tokens = [], []
     for minibatch in plan:
-        accumulate_gradients(policy, experience, pushed, minibatch, algorithm, config)
+        accumulate_gradients(policy, passes, pushed, minibatch, algorithm, config)
         found = [p.grad.flatten() for p in policy.parameters() if p.grad is not None]
         parts.append(torch.cat(found))
         tokens.append(sum(lengths[row] + 2 for rows in minibatch for row in rows))
@@ -159,7 +160,7 @@ def test_at_ratio_one_the_summed_token_gradient_is_the_action_likelihood_gradien
     returns = [1.0 + 0.9 * -0.5, -0.5, 0.25]
     tokens = acted_tokens(episodes)
     policy.zero_grad()
-    logprobs = policy(*make_batch([record.rows[0] for record in episodes])).logprobs
+    logprobs = policy(make_batch([record.rows[0] for record in episodes])).logprobs
     by_action = torch.zeros(3).index_add(0, tokens.action, logprobs)
     torch.autograd.backward((-(by_action - by_action.detach()).exp() * torch.tensor(returns)).sum())
     wanted = torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
@@ -324,8 +325,9 @@ def test_the_same_seed_gives_the_same_weights_and_metrics() -> None:
 def divergence(policy: ActorCritic, before: ActorCritic, episodes: list[EpisodeRecord]) -> float:
     """Return the mean over actions of the mean KL of their tokens, all of them credited."""
     experience = build_experience(episodes, CPU)
-    minibatches = plan_minibatches(experience, settings(), torch.Generator().manual_seed(0))
-    new, old = (policy_outputs(p, experience, minibatches, settings())[0] for p in (policy, before))
+    passes = Passes(experience, settings())
+    minibatches = passes.minibatches(torch.Generator().manual_seed(0))
+    new, old = (policy_outputs(p, passes, minibatches, settings())[0] for p in (policy, before))
     ratio = (new - old).double()
     kls = torch.minimum(ratio.square() / 2, ratio.exp() - 1 - ratio)
     action = experience.tokens.action
@@ -385,7 +387,8 @@ def test_the_divergence_is_that_of_credited_tokens_each_action_alike() -> None:
     optimiser = make_optimisers(policy, settings()).policy
     assert optimiser is not None
     targets = targets._replace(raw_advantages=raw)
-    guard = StepGuard(policy, optimiser, experience, targets, settings(), SINGLE_PROCESS)
+    passes = Passes(experience, settings())
+    guard = StepGuard(policy, optimiser, passes, targets, settings(), SINGLE_PROCESS)
     ratios = torch.tensor([0.2, 7.0, -3.0, 2.0])
     wanted = fmean([fmean([0.2**2 / 2, math.exp(-3.0) + 2.0]), 2.0])
     assert guard.divergence(ratios, torch.arange(4)) == pytest.approx(wanted, rel=1e-5)

@@ -19,7 +19,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.precision import compute_dtypes, set_compute_dtype
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.training.load_policy import load_policy
@@ -67,7 +67,7 @@ def logprobs_of(policy: ActorCritic, row: TokenRecord) -> Tensor:
     """Return what training reads of a row's acted tokens, (N,)."""
     acted = torch.tensor([row.acted])
     with torch.no_grad():
-        return policy(torch.tensor([row.ids]), torch.ones_like(acted), acted).logprobs
+        return policy(Batch(torch.tensor([row.ids]), torch.ones_like(acted), acted)).logprobs
 
 
 def own_logprobs(model: Any, row: TokenRecord, dtype: torch.dtype, fp32_head: bool) -> Tensor:

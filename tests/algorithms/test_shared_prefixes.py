@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from fctncalling.algorithms.batch import Experience, build_experience
+from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.minibatches import plan_minibatches, share_prefixes
+from fctncalling.algorithms.metrics import pass_metrics
+from fctncalling.algorithms.minibatches import Passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.precision import set_compute_dtype
 from fctncalling.algorithms.policy.shared_prefixes import (
@@ -269,19 +270,20 @@ def learned(
     policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig, *, shares: bool
 ) -> list[Tensor]:
     """Return old and reference log-probabilities, values, returns, and the gradient of a step."""
-    experience = build_experience(episodes, CPU)
+    passes = Passes(build_experience(episodes, CPU), config)
     if shares:
         assert isinstance(policy.prefix_sharing, PrefixSharing)
         cheap = policy.prefix_sharing._replace(layer_flops=10**9)  # so that every token is shared
-        experience = experience._replace(sharing=cheap)
+        passes = passes._replace(sharing=cheap)
     generator = torch.Generator().manual_seed(0)
-    plan = plan_minibatches(experience, config, generator)
+    plan = passes.minibatches(generator)
     algorithm = ALGORITHMS[config.algorithm_name]
-    targets = compute_targets(policy, experience, plan, algorithm, config, generator)
-    assert (experience.shared_token_share(plan) > 0.2) is shares
+    targets = compute_targets(policy, passes, plan, algorithm, config, generator)
+    saved = pass_metrics(passes, plan, plan).get("perf/shared_token_share", 0.0)
+    assert (saved > 0.2) is shares
     moved = targets.old_logprobs + 0.1 * torch.sin(torch.arange(len(targets.old_logprobs)))
     accumulate_gradients(
-        policy, experience, targets._replace(old_logprobs=moved), plan[0], algorithm, config
+        policy, passes, targets._replace(old_logprobs=moved), plan[0], algorithm, config
     )
     gradient = torch.cat([it.grad.flatten() for it in policy.parameters() if it.grad is not None])
     return [
@@ -346,8 +348,8 @@ def test_a_model_that_takes_no_mask_over_a_tree_says_so_and_learns_from_rows(kin
     told = policy.prefix_sharing
     assert isinstance(told, str)
     assert type(policy.model).__name__ in told
-    experience = build_experience(groups_of_episodes(1), CPU)
-    assert share_prefixes(experience, told, settings()).sharing is None
+    passes = Passes(build_experience(groups_of_episodes(1), CPU), settings())
+    assert passes.share_prefixes(told).sharing is None
 
 
 def real_size(**changes: Any) -> PrefixSharing:
@@ -357,18 +359,19 @@ def real_size(**changes: Any) -> PrefixSharing:
 
 
 def test_prefixes_are_shared_where_that_is_cheaper_and_no_window_hides_a_token() -> None:
-    grouped = build_experience(groups_of_episodes(), CPU)
     config = settings(num_mini_batch=2)
-    assert share_prefixes(grouped, real_size(), config).sharing == real_size()
-    assert share_prefixes(grouped, real_size(layer_flops=20_000), config).sharing is None
-    longest = max(len(row.ids) for row in grouped.rows)
+    grouped = Passes(build_experience(groups_of_episodes(), CPU), config)
+    assert grouped.share_prefixes(real_size()).sharing == real_size()
+    assert grouped.share_prefixes(real_size(layer_flops=20_000)).sharing is None
+    longest = max(len(row.ids) for row in grouped.experience.rows)
     for window, shares in ((longest, True), (longest - 1, False)):
         sharing = real_size(by_segment=False, max_row=window)
-        assert (share_prefixes(grouped, sharing, config).sharing == sharing) is shares
+        assert (grouped.share_prefixes(sharing).sharing == sharing) is shares
     unlike = groups_of_episodes(8, 1)
     for number, episode in enumerate(unlike):
         episode.rows[0].ids[0] = number
-    assert share_prefixes(build_experience(unlike, CPU), real_size(), config).sharing is None
+    passes = Passes(build_experience(unlike, CPU), config)
+    assert passes.share_prefixes(real_size()).sharing is None
 
 
 def test_a_tree_whose_mask_costs_more_than_it_saves_is_left_out() -> None:
@@ -382,22 +385,20 @@ def test_a_tree_whose_mask_costs_more_than_it_saves_is_left_out() -> None:
     sharing = real_size(pair_flops=500, layer_flops=10**6, by_segment=False)
     for price, shares in ((1.0, True), (4.0, False)):
         config = settings(num_mini_batch=1, tree_mask_price=price)
-        found = share_prefixes(experience, sharing, config).sharing
+        found = Passes(experience, config).share_prefixes(sharing).sharing
         assert (found is not None) is shares
     assert TrainConfig().tree_mask_price == 1.0  # until a device has measured another
 
 
-def shared_experience(num_groups: int = 5, size: int = 4) -> Experience:
+def shared_passes(num_mini_batch: int, num_groups: int = 5, size: int = 4) -> Passes:
     experience = build_experience(groups_of_episodes(num_groups, size), CPU)
-    return experience._replace(sharing=real_size())
+    return Passes(experience, settings(num_mini_batch=num_mini_batch), real_size())
 
 
 def test_groups_stay_whole_and_come_into_each_minibatch_equally_often() -> None:
-    experience, first = shared_experience(), np.zeros(5)
+    passes, first = shared_passes(2), np.zeros(5)
     for seed in range(100):
-        plan = plan_minibatches(
-            experience, settings(num_mini_batch=2), torch.Generator().manual_seed(seed)
-        )
+        plan = passes.minibatches(torch.Generator().manual_seed(seed))
         rows = [sorted(itertools.chain.from_iterable(minibatch)) for minibatch in plan]
         assert sorted(itertools.chain.from_iterable(rows)) == list(range(20))
         for minibatch in rows:
@@ -407,9 +408,7 @@ def test_groups_stay_whole_and_come_into_each_minibatch_equally_often() -> None:
 
 
 def test_fewer_groups_than_minibatches_are_split() -> None:
-    plan = plan_minibatches(
-        shared_experience(1, 8), settings(num_mini_batch=4), torch.Generator().manual_seed(0)
-    )
+    plan = shared_passes(4, 1, 8).minibatches(torch.Generator().manual_seed(0))
     assert [sum(map(len, minibatch)) for minibatch in plan] == [2, 2, 2, 2]
 
 

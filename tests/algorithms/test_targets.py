@@ -25,17 +25,14 @@ from token_worlds import (
     tiny_policy,
 )
 
-from fctncalling.algorithms.batch import acted_tokens, build_experience, make_batch
+from fctncalling.algorithms.batch import acted_tokens, build_experience
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, action_turns
-from fctncalling.algorithms.minibatches import (
-    add_forward_inputs,
-    microbatches,
-    plan_minibatches,
-)
+from fctncalling.algorithms.episodes import EpisodeRecord, action_facts
+from fctncalling.algorithms.losses import Targets
+from fctncalling.algorithms.minibatches import Passes, make_batch, make_passes, microbatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import accumulate_gradients, find_algorithm
-from fctncalling.algorithms.targets import Targets, compute_targets
+from fctncalling.algorithms.targets import compute_targets
 from fctncalling.algorithms.values import DECAY, WeightedValues
 
 torch.set_num_threads(1)
@@ -91,9 +88,7 @@ def test_a_truncated_episode_goes_on_with_the_value_after_its_last_token(
     config = settings(truncation_bootstrap=bootstrap, gamma=0.9, lam=0.8)
     batch = make_batch(record.rows)
     with torch.no_grad():
-        end = policy.values_at(
-            batch.ids, batch.attention_mask, torch.tensor([len(record.rows[0].ids) - 1])
-        ).item()
+        end = policy.values_at(batch, torch.tensor([len(record.rows[0].ids) - 1])).item()
     assert abs(end) > 0.01
     returns = targets_of(policy, [record], config).returns.tolist()
     assert returns == pytest.approx(
@@ -134,19 +129,15 @@ def test_records_that_do_not_fit_together_are_refused() -> None:
 
 def test_every_row_is_in_one_minibatch_of_each_epoch_even_where_they_do_not_divide() -> None:
     experience = build_experience(some_episodes(tiny_policy(), 11), CPU)
-    plan = plan_minibatches(
-        experience, settings(num_mini_batch=4), torch.Generator().manual_seed(0)
-    )
+    config, generator = settings(num_mini_batch=4), torch.Generator().manual_seed(0)
+    plan = Passes(experience, config).minibatches(generator)
     sizes = [sum(map(len, minibatch)) for minibatch in plan]
     assert sorted(row for minibatch in plan for group in minibatch for row in group) == list(
         range(11)
     )
     assert max(sizes) - min(sizes) <= 1
     few = build_experience(some_episodes(tiny_policy(), 2), CPU)
-    assert (
-        len(plan_minibatches(few, settings(num_mini_batch=4), torch.Generator().manual_seed(0)))
-        == 2
-    )
+    assert len(Passes(few, config).minibatches(generator)) == 2
 
 
 def test_microbatches_keep_to_their_budget_and_put_like_lengths_together() -> None:
@@ -188,7 +179,7 @@ def turns_of_tasks(seed: int) -> list[EpisodeRecord]:
 
 
 def plain_tokens(records: list[EpisodeRecord], critic: list[float]) -> list[list[PlainToken]]:
-    values, turns, lines = iter(critic), iter(action_turns(records)), []
+    values, turns, lines = iter(critic), iter(action_facts(records).turns), []
     for record in records:
         line = []
         for row in record.rows:
@@ -290,15 +281,16 @@ def learned(
     source: WeightedValues,
 ) -> tuple[Targets, list[float], torch.Tensor]:
     """Return targets, the critic's values behind the episodes, and the update's gradient."""
-    experience = add_forward_inputs(build_experience(records, CPU), policy, config)
+    experience = build_experience(records, CPU)
+    passes = make_passes(experience, policy, config)
     generator = torch.Generator().manual_seed(0)
-    plan = plan_minibatches(experience, config, generator)
+    plan = passes.minibatches(generator)
     algorithm = find_algorithm("TPPO")
-    parts = (policy, experience, plan, algorithm, config, generator)
+    parts = (policy, passes, plan, algorithm, config, generator)
     plain = compute_targets(*parts[:4], dataclasses.replace(config, lam=0.5), generator)
-    ends = plain.bootstrap[experience.acted_counts().cumsum(0) - 1].tolist()
+    ends = plain.bootstrap[experience.num_acted.cumsum(0) - 1].tolist()
     targets = compute_targets(*parts, source=source)
-    accumulate_gradients(policy, experience, targets, plan[0], algorithm, config)
+    accumulate_gradients(policy, passes, targets, plan[0], algorithm, config)
     source.learn(experience, targets.old_values, config)
     found = torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
     return targets, ends, found

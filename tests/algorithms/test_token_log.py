@@ -28,10 +28,10 @@ from token_worlds import (
 from tokenizers_for_text import byte_level, sentencepiece_like
 
 from fctncalling.algorithms.advantages import action_gae, decomposed_gae
-from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.losses import policy_loss
+from fctncalling.algorithms.minibatches import make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
 from fctncalling.algorithms.run.logs import RunLog
@@ -219,7 +219,7 @@ def test_new_logprobs_are_those_of_the_last_epochs_own_pass() -> None:
         places = np.arange(row.start, row.stop)[second.acted[row]]
         if len(places) and learned[places].all():
             with torch.no_grad():
-                outputs = later(*make_batch([record]), temperature=1.0)
+                outputs = later(make_batch([record]), temperature=1.0)
             expected[places], entropies[places] = outputs.logprobs, outputs.entropies
     assert np.abs(expected[learned] - second.old_logprobs[learned]).max() > 1e-3
     np.testing.assert_allclose(second.new_logprobs, expected, atol=1e-5)

@@ -11,6 +11,7 @@ import torch
 from token_worlds import episode, policy_with_values, settings, tiny_policy
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.minibatches import make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.supervised.critic_fit import (
     CriticSamples,
@@ -65,12 +66,9 @@ def test_samples_are_what_the_head_reads_and_the_discounted_rewards_to_come() ->
     config = settings(gamma=0.9, lam=0.3, lam_value=0.2, lam_token=0.5)
     found = critic_samples(policy, records, config)
     row = records[1].rows[0]
-    whole = torch.tensor([list(row.ids)])
-    after = policy.values_at(whole, torch.ones_like(whole).bool(), torch.tensor([len(row.ids) - 1]))
+    after = policy.values_at(make_batch([row]), torch.tensor([len(row.ids) - 1]))
     assert found.returns.tolist() == pytest.approx([1.4, 1.4, 1.0, 0.9 * after.item()])
-    ids = torch.tensor([list(records[0].rows[0].ids)])
-    acted = torch.tensor([list(records[0].rows[0].acted)])
-    outputs = policy(ids, torch.ones_like(acted), acted)
+    outputs = policy(make_batch([records[0].rows[0]]))
     assert torch.allclose(policy.value_head(found.states[:3]), outputs.values, atol=1e-6)
     assert len(set(found.held_out[:3].tolist())) == 1
 

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.losses import binned_value_loss
-from fctncalling.algorithms.minibatches import add_forward_inputs
+from fctncalling.algorithms.minibatches import Passes, make_passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
@@ -34,11 +34,11 @@ def test_layers_are_those_of_the_models_own_forward(kind: str, shares: bool, own
     if own:
         policy.add_critic_model()
     records = some_episodes(tiny_policy(), 3)
-    experience = build_experience(records, CPU)
+    passes = Passes(build_experience(records, CPU), settings())
     if shares:
         assert isinstance(policy.prefix_sharing, PrefixSharing)
-        experience = experience._replace(sharing=policy.prefix_sharing)
-    batch, _ = experience.batch(range(len(records)))
+        passes = passes._replace(sharing=policy.prefix_sharing)
+    batch, _ = passes.batch(range(len(records)))
     plain = ActorCritic(policy.model, critic_head="linear").eval()
     wanted: list[Tensor] = []
     for record in records:
@@ -48,10 +48,10 @@ def test_layers_are_those_of_the_models_own_forward(kind: str, shares: bool, own
         before = torch.tensor(row.acted).nonzero().squeeze(1) - 1
         wanted.append(torch.cat([layer[0, before] for layer in states], dim=-1))
     for recompute in (False, True):
-        outputs = policy(*batch, gradient_checkpointing=recompute)
+        outputs = policy(batch, gradient_checkpointing=recompute)
         assert torch.allclose(outputs.values, policy.value_head(torch.cat(wanted)), atol=1e-4)
-        assert torch.allclose(outputs.logprobs, plain(*batch).logprobs, atol=1e-5)
-    assert torch.allclose(policy.critic_states(*batch), torch.cat(wanted), atol=1e-4)
+        assert torch.allclose(outputs.logprobs, plain(batch).logprobs, atol=1e-5)
+    assert torch.allclose(policy.critic_states(batch), torch.cat(wanted), atol=1e-4)
 
 
 def test_a_return_between_two_bins_is_shared_so_that_their_mean_is_the_return() -> None:
@@ -115,14 +115,14 @@ def test_a_critic_of_its_own_reads_the_truth_in_front_and_the_policy_does_not() 
     config = settings(critic="full", critic_sees="truth")
     record = episode([(2, 0.0), (1, 1.0)], terminated=True)
     row = record.rows[0]
-    plain = policy(*build_experience([record], CPU).batch([0])[0])
+    plain = policy(Passes(build_experience([record], CPU), config).batch([0])[0])
     with pytest.raises(SettingError, match="has no ground_truth"):
         add_critic_rows([record], config, template)
     record.ground_truth = [["cd(folder='a')"]]
     add_critic_rows([record], config, template)
     truth = template.encode_untrusted("[[\"cd(folder='a')\"]]\n")
-    batch = add_forward_inputs(build_experience([record], CPU), policy, config).batch([0])[0]
-    outputs = policy(*batch)
+    batch = make_passes(build_experience([record], CPU), policy, config).batch([0])[0]
+    outputs = policy(batch)
     read = torch.tensor([truth + list(row.ids)])
     assert policy.critic_model is not None
     states = policy.critic_model(input_ids=read).last_hidden_state[0]

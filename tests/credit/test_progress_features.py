@@ -20,7 +20,7 @@ from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import ScriptedEngine
-from fctncalling.algorithms.minibatches import add_forward_inputs, bootstrap_values
+from fctncalling.algorithms.minibatches import bootstrap_values, make_passes
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.progress_features import (
     NUM_PROGRESS_FEATURES,
@@ -149,12 +149,12 @@ def test_the_policy_does_not_see_it_and_a_cut_episode_is_worth_what_its_end_tell
     with torch.no_grad():
         policy.value_head.out.weight[0, -NUM_PROGRESS_FEATURES] = 1.0  # nothing is missing
     records = [played((0, [CD, LS], None, 0.0)), played((0, [CD], None, 0.0))]
-    experience = add_forward_inputs(build_experience(records, CPU), policy, config)
-    batch, _ = experience.batch([0, 1])
-    assert policy(*batch).values.tolist() == [0.0, 0.0]
-    assert torch.equal(policy(*batch).logprobs, plain(*batch[:4]).logprobs)
+    passes = make_passes(build_experience(records, CPU), policy, config)
+    batch, _ = passes.batch([0, 1])
+    assert policy(batch).values.tolist() == [0.0, 0.0]
+    assert torch.equal(policy(batch).logprobs, plain(batch._replace(progress=None)).logprobs)
     tppo: Algorithm = ALGORITHMS["TPPO"]
-    behind = bootstrap_values(policy, experience, tppo, config, SINGLE_PROCESS)
+    behind = bootstrap_values(policy, passes, tppo, SINGLE_PROCESS)
     assert behind.tolist() == pytest.approx([SCALE / 3, 0.0])
 
 

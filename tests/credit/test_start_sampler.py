@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, action_turns, episode_metrics
+from fctncalling.algorithms.episodes import EpisodeRecord, action_facts, episode_metrics
 from fctncalling.algorithms.rollout.start_sampler import StartSampler, farthest_place
 from fctncalling.algorithms.rollout.task_sampler import CandidateTask, TaskSampler
 from fctncalling.algorithms.run.update_log import termination_metrics
@@ -149,7 +149,7 @@ def test_turns_of_a_started_episode_go_on_from_where_it_began() -> None:
     rows = [TokenRecord([1] * 3, [False, True, True], [False, True, True], [0.0] * 3, [0.0] * 3)]
     says = [[], [{"role": "user", "content": "next"}]]
     begun = EpisodeRecord("a", "c", rows, messages=says, start=4, first_turn=2)
-    assert action_turns([begun]) == [3, 4]
+    assert action_facts([begun]).turns == [3, 4]
 
 
 @pytest.mark.parametrize(

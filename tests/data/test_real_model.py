@@ -17,7 +17,7 @@ from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.generation.engine_api import Request
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.cli.train import main as train
@@ -88,7 +88,7 @@ def test_the_engine_and_the_update_have_transformers_log_probabilities(
     with torch.no_grad():
         every = model(row).logits[0, len(ids) - 1 : -1].float().log_softmax(-1)
         policy = ActorCritic(model)
-        updated = policy(row, torch.ones_like(acted), acted).logprobs
+        updated = policy(Batch(row, torch.ones_like(acted), acted)).logprobs
     expected = every.gather(1, torch.tensor(action.ids)[:, None]).squeeze(1)
     torch.testing.assert_close(torch.tensor(action.logprobs), expected, rtol=0, atol=1e-4)
     torch.testing.assert_close(updated, expected, rtol=0, atol=1e-4)

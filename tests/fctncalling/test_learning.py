@@ -13,9 +13,9 @@ import torch
 from gymnasium.wrappers import TimeLimit
 from token_worlds import ConstantDigit, Corridor, Microwave, ShownDigit, Tokens, play, tiny_policy
 
-from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.minibatches import make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import ALGORITHMS, make_optimisers, update
 
@@ -100,7 +100,7 @@ def test_microwave_is_solved_and_its_first_observation_valued_at_gamma_squared()
     assert curve[-1] > 0.95
     start = make_batch(play(policy, Microwave, 1, torch.Generator().manual_seed(0))[0].rows)
     with torch.no_grad():
-        value = policy.values_at(start.ids, start.attention_mask, torch.tensor([1]))
+        value = policy.values_at(start, torch.tensor([1]))
     assert value.item() == pytest.approx(0.95**2, abs=0.1)
 
 

@@ -17,10 +17,11 @@ from fctncalling.algorithms.algorithm import Trajectories
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.minibatches import plan_minibatches
+from fctncalling.algorithms.losses import Targets
+from fctncalling.algorithms.minibatches import Passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import accumulate_gradients, find_algorithm
-from fctncalling.algorithms.targets import Targets, compute_targets
+from fctncalling.algorithms.targets import compute_targets
 
 CPU = torch.device("cpu")
 VOCABULARY = 16
@@ -284,11 +285,10 @@ def one_row_a_step(record: EpisodeRecord) -> EpisodeRecord:
 
 
 def targets_of(policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig) -> Targets:
-    experience, generator = build_experience(episodes, CPU), torch.Generator().manual_seed(0)
-    plan = plan_minibatches(experience, config, generator)
-    return compute_targets(
-        policy, experience, plan, find_algorithm(config.algorithm_name), config, generator
-    )
+    passes = Passes(build_experience(episodes, CPU), config)
+    generator = torch.Generator().manual_seed(0)
+    algorithm, plan = find_algorithm(config.algorithm_name), passes.minibatches(generator)
+    return compute_targets(policy, passes, plan, algorithm, config, generator)
 
 
 def gradient(
@@ -297,14 +297,15 @@ def gradient(
     """Return the gradient of the first minibatch; push moves the old log-probabilities so that
     ratios differ from 1.
     """
-    experience, generator = build_experience(episodes, CPU), torch.Generator().manual_seed(0)
-    (minibatch,) = plan_minibatches(experience, config, generator)
+    passes = Passes(build_experience(episodes, CPU), config)
+    generator = torch.Generator().manual_seed(0)
+    (minibatch,) = passes.minibatches(generator)
     algorithm = find_algorithm(config.algorithm_name)
-    targets = compute_targets(policy, experience, [minibatch], algorithm, config, generator)
+    targets = compute_targets(policy, passes, [minibatch], algorithm, config, generator)
     shift = push * torch.sin(torch.arange(len(targets.old_logprobs)))
     accumulate_gradients(
         policy,
-        experience,
+        passes,
         targets._replace(old_logprobs=targets.old_logprobs + shift),
         minibatch,
         algorithm,

@@ -27,7 +27,7 @@ from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation import fused_decoder
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
-from fctncalling.algorithms.minibatches import plan_minibatches
+from fctncalling.algorithms.minibatches import Passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.precision import set_compute_dtype
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
@@ -112,16 +112,15 @@ def gradients(case: str, processes: ProcessGroup) -> dict[str, Tensor]:
     config = processes.with_equal_accumulation(config_of(case))
     policy, generator = policy_of(config), torch.Generator().manual_seed(0)
     processes.shard(policy)
-    experience = build_experience(episodes_of(config), torch.device("cpu"))
-    experience = experience._replace(roles_apart=config.roles_have_own_weights)
-    plan = plan_minibatches(experience, config, generator)
+    passes = Passes(build_experience(episodes_of(config), torch.device("cpu")), config)
+    plan = passes.minibatches(generator)
     algorithm = ALGORITHMS[config.algorithm_name]
-    targets = compute_targets(policy, experience, plan, algorithm, config, generator, processes)
+    targets = compute_targets(policy, passes, plan, algorithm, config, generator, processes)
     shift = 0.3 * torch.sin(
         torch.arange(len(targets.old_logprobs))
     )  # ratios on both sides of the clip range
     targets = targets._replace(old_logprobs=targets.old_logprobs + shift)
-    accumulate_gradients(policy, experience, targets, plan[0], algorithm, config, processes)
+    accumulate_gradients(policy, passes, targets, plan[0], algorithm, config, processes)
     return {
         name: full_tensor(weight.grad)
         for name, weight in policy.named_parameters()

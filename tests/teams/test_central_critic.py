@@ -12,15 +12,11 @@ from token_worlds import CPU
 from torch import Tensor, nn
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from fctncalling.algorithms.batch import Experience, build_experience
+from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.minibatches import (
-    add_forward_inputs,
-    bootstrap_values,
-    plan_minibatches,
-)
+from fctncalling.algorithms.minibatches import Passes, bootstrap_values, make_passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import ALGORITHMS
@@ -46,9 +42,8 @@ def joined(template: ChatTemplate, **changes: Any) -> EpisodeRecord:
     return episode
 
 
-def experience_of(episode: EpisodeRecord, policy: ActorCritic) -> Experience:
-    experience = build_experience(split_by_role([episode]), CPU)
-    return add_forward_inputs(experience, policy, CONFIG)
+def passes_of(episode: EpisodeRecord, policy: ActorCritic) -> Passes:
+    return make_passes(build_experience(split_by_role([episode]), CPU), policy, CONFIG)
 
 
 def policy_of(template: ChatTemplate) -> ActorCritic:
@@ -67,12 +62,12 @@ def policy_of(template: ChatTemplate) -> ActorCritic:
     return policy
 
 
-def values_of(policy: ActorCritic, experience: Experience) -> Tensor:
-    (minibatch,) = plan_minibatches(experience, CONFIG, torch.Generator())
-    values = torch.zeros(len(experience.tokens.rewards))
+def values_of(policy: ActorCritic, passes: Passes) -> Tensor:
+    (minibatch,) = passes.minibatches(torch.Generator())
+    values = torch.zeros(len(passes.experience.tokens.rewards))
     for rows in minibatch:
-        batch, indices = experience.batch(rows)
-        values[indices] = policy(*batch).values.detach()
+        batch, indices = passes.batch(rows)
+        values[indices] = policy(batch).values.detach()
     return values
 
 
@@ -101,8 +96,8 @@ def test_values_are_those_of_the_critics_model_on_the_joint_row(
     template: ChatTemplate,
 ) -> None:
     episode, policy = joined(template), policy_of(template)
-    experience = experience_of(episode, policy)
-    values = values_of(policy, experience)
+    passes = passes_of(episode, policy)
+    values, starts = values_of(policy, passes), passes.experience.starts
     for number, row in enumerate(episode.rows):
         assert row.joint is not None
         assert policy.critic_model is not None
@@ -110,7 +105,7 @@ def test_values_are_those_of_the_critics_model_on_the_joint_row(
         with torch.no_grad():
             hidden = policy.critic_model(input_ids=ids).last_hidden_state[0]
             wanted = policy.value_head(hidden)[:-1][torch.from_numpy(row.joint.acted)[1:]]
-        own = values[int(experience.starts[number]) : int(experience.starts[number + 1])]
+        own = values[int(starts[number]) : int(starts[number + 1])]
         torch.testing.assert_close(own, wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -118,8 +113,8 @@ def test_a_value_sees_what_the_other_read_before_it_and_nothing_that_comes_later
     template: ChatTemplate,
 ) -> None:
     policy = policy_of(template)
-    before = values_of(policy, experience_of(joined(template), policy))
-    logprobs = policy(*experience_of(joined(template), policy).batch([0])[0]).logprobs
+    before = values_of(policy, passes_of(joined(template), policy))
+    logprobs = policy(passes_of(joined(template), policy).batch([0])[0]).logprobs
     for changed in (0, 1):  # another word in a row, before and after its actions
         episode = played(template)
         episode.state = STATE
@@ -130,9 +125,9 @@ def test_a_value_sees_what_the_other_read_before_it_and_nothing_that_comes_later
                 row.ids[at] = (row.ids[at] + 1) % 50
                 break
         add_critic_rows([episode], CONFIG, template)
-        experience = experience_of(episode, policy)
-        after = values_of(policy, experience)
-        start, end = (int(experience.starts[1 - changed + n]) for n in (0, 1))
+        passes = passes_of(episode, policy)
+        after = values_of(policy, passes)
+        start, end = (int(passes.experience.starts[1 - changed + n]) for n in (0, 1))
         differs = (before[start:end] - after[start:end]).abs() > 1e-6
         assert other.joint is not None
         assert row.joint is not None
@@ -141,7 +136,7 @@ def test_a_value_sees_what_the_other_read_before_it_and_nothing_that_comes_later
         assert torch.equal(differs, later)
         assert later.any()
         assert not later.all()
-    assert torch.equal(policy(*experience.batch([0])[0]).logprobs, logprobs)  # the actor's rows
+    assert torch.equal(policy(passes.batch([0])[0]).logprobs, logprobs)  # the actor's rows
 
 
 def test_the_state_is_read_and_the_bootstrap_is_the_value_after_the_whole_conversation(
@@ -149,8 +144,8 @@ def test_the_state_is_read_and_the_bootstrap_is_the_value_after_the_whole_conver
 ) -> None:
     policy = policy_of(template)
     episode = joined(template, terminated=False)
-    experience = experience_of(episode, policy)
-    got = bootstrap_values(policy, experience, ALGORITHMS["TPPO"], CONFIG, SINGLE_PROCESS)
+    passes = passes_of(episode, policy)
+    got = bootstrap_values(policy, passes, ALGORITHMS["TPPO"], SINGLE_PROCESS)
     assert episode.rows[0].joint is not None
     assert policy.critic_model is not None
     ids = torch.from_numpy(episode.rows[0].joint.ids).long()[None]
@@ -160,8 +155,8 @@ def test_the_state_is_read_and_the_bootstrap_is_the_value_after_the_whole_conver
     other = copy.deepcopy(episode)
     other.state = "3 + 4"
     add_critic_rows([other], CONFIG, template)
-    changed = values_of(policy, experience_of(other, policy))
-    assert (changed != values_of(policy, experience)).all()
+    changed = values_of(policy, passes_of(other, policy))
+    assert (changed != values_of(policy, passes)).all()
 
 
 def test_a_teams_state_is_what_every_role_is_told() -> None:

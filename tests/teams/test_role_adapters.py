@@ -13,12 +13,12 @@ from token_worlds import CPU, settings, some_episodes, tiny_policy
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from fctncalling.algorithms.batch import Experience, build_experience, make_batch
+from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.generation.role_engine import AdapterEngine, RoleEngine
-from fctncalling.algorithms.minibatches import plan_minibatches
+from fctncalling.algorithms.minibatches import Passes, make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.lora import role_adapter_name
@@ -73,12 +73,12 @@ def weights_of(policy: ActorCritic, role: str) -> list[nn.Parameter]:
 
 
 def accumulated(
-    policy: ActorCritic, experience: Experience, config: TrainConfig, rows: set[int] | None = None
+    policy: ActorCritic, passes: Passes, config: TrainConfig, rows: set[int] | None = None
 ) -> None:
     """Leave the gradient of one step over the rows (None: all) in the policy."""
     algorithm, generator = ALGORITHMS["TPPO"], torch.Generator().manual_seed(0)
-    plan = plan_minibatches(experience, config, generator)
-    targets = compute_targets(policy, experience, plan, algorithm, config, generator)
+    plan = passes.minibatches(generator)
+    targets = compute_targets(policy, passes, plan, algorithm, config, generator)
     shift = 0.3 * torch.sin(torch.arange(len(targets.old_logprobs)))  # ratios other than 1
     # one divisor and one scale for both roles together and for each alone
     targets = targets._replace(
@@ -86,7 +86,7 @@ def accumulated(
     )
     kept = [[r for r in group if rows is None or r in rows] for group in plan[0]]
     minibatch = [group for group in kept if group]
-    accumulate_gradients(policy, experience, targets, minibatch, algorithm, config)
+    accumulate_gradients(policy, passes, targets, minibatch, algorithm, config)
 
 
 @pytest.mark.parametrize("sharing", [False, True], ids=["padded rows", "shared prefixes"])
@@ -96,18 +96,20 @@ def test_a_roles_gradient_is_that_of_a_policy_alone_and_exactly_0_from_the_other
 ) -> None:
     policy = team_policy()
     config = settings(whiten_advantages=False, gradient_checkpointing=checkpointing, **OWN)
-    experience = build_experience(role_episodes(), CPU)._replace(roles_apart=True)
+    experience = build_experience(role_episodes(), CPU)
+    passes = Passes(experience, config)
     if sharing:
         assert not isinstance(policy.prefix_sharing, str)
-        experience = experience._replace(sharing=policy.prefix_sharing)
-    accumulated(policy, experience, config)
+        passes = passes._replace(sharing=policy.prefix_sharing)
+    accumulated(policy, passes, config)
     whole = {role: [w.grad for w in weights_of(policy, role)] for role in ROLES}
     for role, other in (ROLES, ROLES[::-1]):
-        rows = {row for row in range(len(experience.rows)) if experience.role_of_row(row) == role}
-        accumulated(policy, experience, config, rows)
+        episodes = experience.episode_of_row.tolist()
+        rows = {n for n, e in enumerate(episodes) if experience.episodes[e].role == role}
+        accumulated(policy, passes, config, rows)
         assert all(weight.grad is None for weight in weights_of(policy, other))
         single = alone(policy, role)
-        accumulated(single, experience._replace(roles_apart=False, sharing=None), config, rows)
+        accumulated(single, Passes(experience, settings()), config, rows)
         assert single.adapters is not None
         wanted = [*single.adapters.actor_parameters(), *single.value_head.parameters()]
         for got, expected in zip(whole[role], wanted, strict=True):
@@ -136,10 +138,10 @@ def test_an_unknown_role_is_refused_by_name() -> None:
     policy, (row, *_) = team_policy(), role_episodes()[0].rows
     batch = make_batch([row])
     with pytest.raises(SettingError, match=r"--role_adapters.* is .c., expected one of its"):
-        policy(*batch._replace(role="c"))
+        policy(batch._replace(role="c"))
     without = tiny_policy(critic_head="linear", critic_roles=ROLES)
     with pytest.raises(SettingError, match=r"--team_critic per_role.* is .c."):
-        without(*batch._replace(role="c"))
+        without(batch._replace(role="c"))
 
 
 def test_a_head_for_all_becomes_each_roles_and_heads_of_a_team_no_others(tmp_path: Any) -> None:
@@ -194,6 +196,6 @@ def test_each_role_speaks_with_its_adapter_and_an_untrained_one_says_what_the_ba
         assert sampled.shape >= (5 * 2,)
         for role in roles:
             with torch.no_grad():
-                read: Tensor = policy(*make_batch([row], trim=True)._replace(role=role)).logprobs
+                read: Tensor = policy(make_batch([row], trim=True)._replace(role=role)).logprobs
             assert torch.allclose(read, sampled, atol=1e-4) is (role == row.role)
     assert len(SCRIPT) == sum(len(x.roles) for x in base) / len(base)

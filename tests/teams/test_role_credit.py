@@ -12,7 +12,7 @@ import gymnasium
 import pytest
 import torch
 from planted_runs import write_run
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoTokenizer
 
 from fctncalling.algorithms.batch import build_experience
@@ -20,8 +20,8 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine_api import ScriptedEngine
-from fctncalling.algorithms.minibatches import bootstrap_values, plan_minibatches
-from fctncalling.algorithms.policy.actor_critic import TokenOutputs
+from fctncalling.algorithms.minibatches import Passes, bootstrap_values
+from fctncalling.algorithms.policy.actor_critic import Batch, TokenOutputs
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients
 from fctncalling.algorithms.rollout.collect import collect
@@ -121,14 +121,12 @@ class TablePolicy(nn.Module):
         self.rows = {tuple(row): number for number, row in enumerate(rows)}
         self.table = nn.Parameter(torch.full((len(rows), max(map(len, rows))), -1.0))
 
-    def forward(
-        self, ids: Tensor, attention_mask: Tensor, acted: Tensor, *_: Any, **__: Any
-    ) -> TokenOutputs:
-        numbers = []
-        for row, length in zip(ids.tolist(), attention_mask.sum(1).tolist(), strict=True):
+    def forward(self, batch: Batch, **_: Any) -> TokenOutputs:
+        numbers, ids = [], batch.ids
+        for row, length in zip(ids.tolist(), batch.attention_mask.sum(1).tolist(), strict=True):
             found = [n for whole, n in self.rows.items() if whole[:length] == tuple(row[:length])]
             numbers.append(found[0])
-        logprobs = self.table[torch.tensor(numbers)][:, : ids.shape[1]][acted]
+        logprobs = self.table[torch.tensor(numbers)][:, : ids.shape[1]][batch.acted]
         zeros = torch.zeros_like(logprobs)
         return TokenOutputs(logprobs, zeros, zeros, zeros[:, None])
 
@@ -150,10 +148,11 @@ def test_the_gradient_is_the_closed_form_on_own_tokens_and_exactly_0_elsewhere(
     generator, algorithm = torch.Generator().manual_seed(0), ALGORITHMS["TPPO"]
     policy: Any = TablePolicy([row.ids for row in episode.rows])
     experience = build_experience(split_by_role([episode], frozen), torch.device("cpu"))
-    minibatches = plan_minibatches(experience, config, generator)
-    parts = (policy, experience, minibatches, algorithm, config, generator)
+    passes = Passes(experience, config)
+    minibatches = passes.minibatches(generator)
+    parts = (policy, passes, minibatches, algorithm, config, generator)
     targets = compute_targets(*parts)
-    accumulate_gradients(policy, experience, targets, minibatches[0], algorithm, config)
+    accumulate_gradients(policy, passes, targets, minibatches[0], algorithm, config)
     learning = [row for row in episode.rows if row.role not in frozen]
     num_tokens = sum(row.num_acted for row in learning)
     for number, row in enumerate(episode.rows):
@@ -185,8 +184,9 @@ def test_a_cut_episode_goes_on_from_values_that_are_learned(
     assert episode.truncated
     config = TrainConfig(gamma=0.5, share_prefixes=False)
     experience = build_experience(split_by_role([episode]), torch.device("cpu"))
-    policy: Any = SimpleNamespace(values_at=lambda ids, mask, columns, *_: columns.float())
-    found = bootstrap_values(policy, experience, ALGORITHMS["TPPO"], config, SINGLE_PROCESS)
+    policy: Any = SimpleNamespace(values_at=lambda batch, columns: columns.float())
+    passes = Passes(experience, config)
+    found = bootstrap_values(policy, passes, ALGORITHMS["TPPO"], SINGLE_PROCESS)
     acting = SCRIPT[num_steps][0]
     for part, bootstrap in zip(experience.episodes, found.tolist(), strict=True):
         (row,) = part.rows

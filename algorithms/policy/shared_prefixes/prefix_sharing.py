@@ -22,7 +22,7 @@ from fctncalling.algorithms.policy.gradient_checkpointing import (
     run_without_checkpointing,
     use_layer_runner,
 )
-from fctncalling.algorithms.policy.precision import compute_dtype_context, half_precision_dtype
+from fctncalling.algorithms.policy.precision import half_precision_dtype
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import (
     Ids,
     PrefixTree,
@@ -31,29 +31,21 @@ from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import (
 )
 from fctncalling.algorithms.policy.shared_prefixes.tree_attention import (
     BLOCK,
-    AttentionPart,
-    attention_parts,
     is_tree_attention_available,
-    tree_attention,
+    segment_states_at,
 )
-from fctncalling.algorithms.policy.sparse_forward import (
-    keys_and_values,
-    layer_output,
-    rotated_queries,
-    supports_sparse_forward,
-)
+from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
 
 TRIAL_ROWS = ((1, 2, 3, 4, 5, 6), (1, 2, 3, 4, 7), (1, 2, 8, 9, 1, 5, 2), (6, 5, 4))
 TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-3}  # of hidden states; else HALF_TOLERANCE
 HALF_TOLERANCE = 0.05
-KeysAndValues = tuple[Tensor, Tensor]
 MAX_COST = 0.9  # of the cost of separate rows; nearer to it the estimate could be wrong
 CALL_FLOPS = 4e6  # an attention call of a layer takes as long as so many operations of a product
 MIN_ROOT_SHARE = 0.5  # a mask over a whole tree costs its square: rows with less in common stay out
 
 
 class PrefixSharing(NamedTuple):
-    """Prefix sharing of a model's passes: what they cost, and whether a tree pays."""
+    """Prefix sharing of a model: cost estimates of passes over trees and padded rows."""
 
     layer_flops: int  # of the linear layers for a token, in each layer
     pair_flops: int  # of attention for a pair of query and key
@@ -82,6 +74,7 @@ class PrefixSharing(NamedTuple):
         the rows first into so many parts of equal size; where there are enough groups (of each row,
         default: one of its own) no part ends within one, as it would be read twice.
         """
+        # Neighbours share most, so a pass takes a run of neighbours, and new tokens add up.
         order = sorted(range(len(rows)), key=lambda row: rows[row].tobytes())
         common = common_prefix_with_previous([rows[row] for row in order])
         new = [len(rows[row]) - shared for row, shared in zip(order, common, strict=True)]
@@ -93,6 +86,7 @@ class PrefixSharing(NamedTuple):
         ends = ends if len(ends) >= num_parts else list(range(1, len(order) + 1))
         read = np.cumsum([0, *new])
         wanted = read[-1] * np.arange(1, num_parts) / num_parts
+        # The end of a group that lies nearest to each equal part.
         cuts = np.abs(read[ends][:, None] - wanted).argmin(0)
         bounds = [0, *(ends[cut] for cut in cuts), len(order)]
         passes = list[list[int]]()
@@ -102,6 +96,7 @@ class PrefixSharing(NamedTuple):
                 while end < last and size + new[end] <= max_tokens:
                     size, end = size + new[end], end + 1
                     middle = end if size <= max_tokens // 2 else middle
+                # Both sides of a cut read their common prefix: take the shortest in the last half.
                 if end < last:
                     end = min(range(end, middle - 1, -1), key=lambda row: common[row])
                 passes.append(order[start:end])
@@ -116,6 +111,7 @@ class PrefixSharing(NamedTuple):
         if self.max_row is not None and longest > self.max_row:
             return False
         ordered = sorted(rows, key=lambda row: row.tobytes())
+        # Neighbours' prefixes count every shared token once: what an ideal tree would save.
         saved, total = sum(common_prefix_with_previous(ordered)), sum(map(len, ordered))
         return saved > (1.0 - MAX_COST) * total
 
@@ -130,6 +126,7 @@ class PrefixSharing(NamedTuple):
         together = 0.0
         for group in shared:
             together += self._tree_cost(self.build_tree([rows[row] for row in group]))
+            # Trees are slow to build: most of them need not be, where separate rows have won.
             if together > MAX_COST * separate:
                 return False
         return True
@@ -143,7 +140,9 @@ class PrefixSharing(NamedTuple):
     def _tree_cost(self, tree: PrefixTree) -> float:
         tokens, positions = len(tree.ids), int(tree.positions.sum())
         if self.by_segment:
+            # A token attends to its ancestors, as many as its position, and to itself.
             return self._cost(tokens, tokens + positions, tokens // BLOCK + len(tree.segments))
+        # A mask is as wide as the longest tree, for each of the forest's trees.
         sizes = [end - start for start, end in tree.tree_spans()]
         padded = len(sizes) * max(sizes)
         return self._cost(padded, self.mask_price * padded * max(sizes), 1)
@@ -159,6 +158,7 @@ def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
     by_segment = layers is not None and runs_by_segment(model, decoder)
     if not by_segment and not accepts_tree_masks(decoder):
         return f"{type(model).__name__} takes no attention mask over a tree of rows"
+    # Of an unknown architecture the whole decoder counts as one layer.
     blocks = [decoder] if layers is None else list(layers)
     weights = sum(weight.numel() for block in blocks for weight in block.parameters())
     return PrefixSharing(
@@ -170,7 +170,7 @@ def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
 
 
 def _window(config: Any) -> int | None:
-    """Return the tokens of a model's sliding window, None where all its layers see everything."""
+    """Return the size of a model's sliding window in tokens; None without one."""
     kinds = getattr(config, "layer_types", None)
     if kinds is not None and not {"sliding_attention", "chunked_attention"} & set(kinds):
         return None
@@ -191,14 +191,14 @@ def tree_states_at(
     After the final norm; `run` calls its layers.
     """
     if runs_by_segment(model, decoder):
-        return _segment_states_at(decoder, tree, rows, columns, run)
+        return segment_states_at(decoder, tree, rows, columns, run)
     with use_layer_runner(decoder, run):
         return _masked_states_at(decoder, tree, rows, columns)
 
 
 def runs_by_segment(model: Any, decoder: Any) -> bool:
     """Whether a tree's forward pass runs by segment, without a mask."""
-    # Autocast's hook, which `_layer` enters itself.
+    # Autocast's hook, which the layers enter themselves.
     own_hooks = int(half_precision_dtype(decoder) is not None)
     return is_tree_attention_available() and supports_sparse_forward(
         model, decoder, known_hooks=own_hooks
@@ -206,7 +206,8 @@ def runs_by_segment(model: Any, decoder: Any) -> bool:
 
 
 def accepts_tree_masks(decoder: Any) -> bool:
-    """Whether a decoder accepts tree masks for attention in its own forward, by a trial."""
+    """Whether a decoder accepts attention masks over a tree, by a trial pass."""
+    # Dropout would make the trial's passes differ.
     was_training = decoder.training
     decoder.eval()
     try:
@@ -224,6 +225,7 @@ def _passes_trial(decoder: Any) -> bool:
     for number, row in enumerate(TRIAL_ROWS):
         ids = torch.tensor([row], device=device)
         positions = torch.arange(len(row), device=device).unsqueeze(0)
+        # The row alone, by the model's own causal mask, is what the tree has to give.
         expected = decoder(input_ids=ids, position_ids=positions, use_cache=False)
         wanted = expected.last_hidden_state[0]
         at = (torch.full((len(row),), number, device=device), positions[0])
@@ -234,90 +236,14 @@ def _passes_trial(decoder: Any) -> bool:
     return True
 
 
-def _segment_states_at(
-    decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor, run: LayerRunner
-) -> Tensor:
-    fixed = tree.fixed
-    selected, index = torch.unique(tree.row_index[rows, columns], return_inverse=True)
-    hidden = decoder.embed_tokens(tree.ids[fixed:])  # (U - fixed, H)
-    cos, sin = _angles(decoder, hidden, tree.positions[fixed:])
-    learned = range(fixed, len(tree.ids)) if fixed else None
-    parts = attention_parts(tree, learned, dtype=hidden.dtype)
-    half = half_precision_dtype(decoder)
-    *below, last = decoder.layers
-    *known_below, known = _fixed_keys_and_values(decoder, tree)
-    for layer, before in zip(below, known_below, strict=True):
-        hidden = run(_layer, layer, hidden, cos, sin, parts, half, before)
-    parts = attention_parts(tree, selected.tolist(), dtype=hidden.dtype)
-    at = selected - fixed
-    with compute_dtype_context(half, hidden.device):
-        states = last.input_layernorm(hidden)
-        queries = rotated_queries(last, states[at], cos[at], sin[at])
-        keys, values = _behind(known, keys_and_values(last, states, cos, sin))
-        attended = tree_attention(queries, keys, values, parts)
-        outputs: Tensor = decoder.norm(layer_output(last, hidden[at], attended))
-    return outputs[index]
-
-
-def _angles(decoder: Any, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines of the positions' angles, both (U, 1, head size)."""
-    cos, sin = decoder.rotary_emb(hidden, positions.unsqueeze(0))
-    return cos[0].unsqueeze(1), sin[0].unsqueeze(1)
-
-
-@torch.no_grad()
-def _fixed_keys_and_values(decoder: Any, tree: PrefixTree) -> list[KeysAndValues | None]:
-    """Return of each layer the keys and values of the tree's fixed tokens; None without any."""
-    if not tree.fixed:
-        return [None] * len(decoder.layers)
-    root = build_tree([tree.ids[: tree.fixed].cpu().numpy()]).to(tree.ids.device)
-    hidden = decoder.embed_tokens(root.ids)
-    cos, sin = _angles(decoder, hidden, root.positions)
-    parts, half = attention_parts(root, dtype=hidden.dtype), half_precision_dtype(decoder)
-    found: list[KeysAndValues | None] = []
-    for layer in decoder.layers:
-        with compute_dtype_context(half, hidden.device):
-            states = layer.input_layernorm(hidden)
-            known = keys_and_values(layer, states, cos, sin)
-            attended = tree_attention(rotated_queries(layer, states, cos, sin), *known, parts)
-            hidden = layer_output(layer, hidden, attended)
-        found.append(known)
-    return found
-
-
-def _behind(known: KeysAndValues | None, found: KeysAndValues) -> KeysAndValues:
-    """Append keys and values to a prefix, in the dtype of the new ones."""
-    if known is None:
-        return found
-    keys, values = (
-        torch.cat([one.to(two.dtype), two]) for one, two in zip(known, found, strict=True)
-    )
-    return keys, values
-
-
-def _layer(
-    layer: Any,
-    hidden: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    parts: Sequence[AttentionPart],
-    half: torch.dtype | None,  # of the linear layers' products; attention is in fp32
-    known: KeysAndValues | None,  # of the tokens before
-) -> Tensor:
-    """Return the layer's output (U, H) from its input (U, H)."""
-    with compute_dtype_context(half, hidden.device):
-        states = layer.input_layernorm(hidden)
-        keys, values = _behind(known, keys_and_values(layer, states, cos, sin))
-        attended = tree_attention(rotated_queries(layer, states, cos, sin), keys, values, parts)
-        return layer_output(layer, hidden, attended)
-
-
 def _masked_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor) -> Tensor:
     device = tree.ids.device
     bounds = torch.tensor(tree.tree_spans(), device=device)  # (R, 2)
+    # Trees have different sizes: shorter ones repeat their last token, which is dropped below.
     token = bounds[:, :1] + torch.arange(int((bounds[:, 1] - bounds[:, 0]).max()), device=device)
     inside = token < bounds[:, 1:]  # (R, M)
     token = token.where(inside, bounds[:, 1:] - 1)
+    # Depth-first order: a token's descendants are those from itself to the end of its subtree.
     ends = tree.subtree_ends().to(device)[token]
     attended = (token[:, None, :] <= token[:, :, None]) & (token[:, :, None] < ends[:, None, :])
     attended &= inside[:, None, :]  # padding repeats a tree's last token, and attends to the tree

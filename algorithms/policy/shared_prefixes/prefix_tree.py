@@ -76,16 +76,20 @@ def build_tree(
     is less, each branch gets a copy of the run, which saves a segment. min_root_share: rows share a
     root only if it is at least this share of the longest of them.
     """
+    # Any order that puts rows with a common prefix side by side will do: that of the bytes is
+    # compared in C. Then the prefix of a range of rows is the least of its neighbours' prefixes.
     order = sorted(range(len(rows)), key=lambda row: rows[row].tobytes())
     common = common_prefix_with_previous([rows[row] for row in order])
     row_index = np.zeros((len(rows), max(map(len, rows), default=0)), dtype=np.int64)
     ids, positions = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     levels, size = list[tuple[int, int, int]](), 0  # (start, end, depth in segments)
+    # A stack in place of recursion: rows may branch at every token.
     pending = [(0, len(rows), 0, 0)] if rows else []  # rows order[low:high] from column `start` on
     while pending:
         low, high, start, level = pending.pop()
         members = order[low:high]
         end, branches = _branches(common, low, high, len(rows[members[0]]))
+        # A copied run gets no segment here: its branches start again at its first column.
         copied = len(branches) > 1 and (
             (len(branches) - 1) * (end - start) < min_saving
             or (not level and end < min_root_share * max(len(rows[row]) for row in members))
@@ -98,6 +102,7 @@ def build_tree(
             size, level = size + end - start, level + 1
         if len(branches) > 1:
             column = start if copied else end
+            # Reversed: the first branch is popped next, and descendants follow their segment.
             pending += [(*branch, column, level) for branch in reversed(branches)]
     return PrefixTree(
         ids=torch.from_numpy(np.concatenate(ids)),
@@ -127,6 +132,7 @@ def _branches(
     if high - low == 1:
         return length, [(low, high)]
     end = min(common[low + 1 : high])
+    # Neighbours that share no more than the whole range does belong to different branches.
     cuts = [low, *(row for row in range(low + 1, high) if common[row] == end), high]
     return end, list(itertools.pairwise(cuts))
 
@@ -137,6 +143,7 @@ def _segments(levels: Sequence[tuple[int, int, int]], size: int) -> tuple[Segmen
     The descendants of one end where the next one of its own or a higher level starts.
     """
     segments, later = list[Segment](), list[tuple[int, int]]()  # later: (level, start), a stack
+    # From the back, so that where the next segment of no deeper level starts is known already.
     for start, end, level in reversed(levels):
         while later and later[-1][0] > level:
             later.pop()

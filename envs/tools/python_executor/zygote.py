@@ -66,15 +66,18 @@ class ChildProcess(NamedTuple):
 
 def drop_privileges(uid: int) -> str:
     """Drop root's privileges; return in words the user that children run as."""
+    # Without root there is no other user to become: confinement alone protects.
     if os.getuid() != 0:
         return "the caller's user"
     why = "nothing happened"
     try:
+        # Groups first: they cannot be changed any more once root is given up.
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     except OSError as error:
         why = error.strerror or str(error)
+    # A container may ignore the calls without an error, so the result is looked at.
     if {*os.getresuid(), *os.getresgid(), *os.getgroups()} != {uid}:
         return f"root (cannot become user {uid}: {why})"
     return f"user {uid}"
@@ -111,14 +114,18 @@ class Zygote:
         self.main_module = MainModule(
             frozenset(settings["allowed_modules"]), tuple(settings["restricted_functions"])
         )
+        # The parser's tables are made at its first use: here once, not in every child.
         compile("x = 1", "<warm>", "exec")
         self.confinement = Confinement(tuple(settings["layers"]), threads=settings["threads"])
         with contextlib.suppress(OSError):
+            # What a dead child leaves running becomes ours, so that it can be killed.
             prctl(PR_SET_CHILD_SUBREAPER, 1)
         with contextlib.suppress(OSError):
             _die_first_when_memory_is_short()
         user = drop_privileges(settings["user"])
+        # Not dumpable: children of the same user may not read this memory through /proc.
         prctl(PR_SET_DUMPABLE, 0)
+        # Collected before it is frozen: garbage would stay for ever, and in every child.
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -132,6 +139,7 @@ class Zygote:
         """Fork children on request and report their ends, until the parent ends."""
         self.poll.register(self.control, select.POLLIN)
         while True:
+            # A second is the longest that a zygote outlives its trainer.
             for descriptor, _ in self.poll.poll(1000):
                 if descriptor == self.control.fileno():
                     self.fork_child()
@@ -151,6 +159,7 @@ class Zygote:
         message, ancillary, _, _ = self.control.recvmsg(REQUEST.size, socket.CMSG_SPACE(20))
         if not message:
             self.shut_down()
+        # The pipes come as rights beside the message: the zygote passes them on unread.
         descriptors = array.array("i")
         descriptors.frombytes(ancillary[0][2])
         memory_bytes, cpu_s, policy = REQUEST.unpack(message)
@@ -161,10 +170,12 @@ class Zygote:
         try:
             pid = os.fork()
         except OSError as error:
+            # The trainer has to hear of it, or it would wait for this child for ever.
             status.send(FAILED + str(error).encode())
             pid = -1
         if pid == 0:
             self.run_child([*descriptors, status.fileno()], memory_bytes, cpu_s, policy)
+        # Ends that stayed open here would keep the trainer from seeing the pipe close.
         for descriptor in descriptors:
             os.close(descriptor)
         if pid < 0:
@@ -186,6 +197,7 @@ class Zygote:
     def report_end(self, call: ChildProcess) -> None:
         """Report a child's end on its status socket."""
         self.poll.unregister(call.pidfd)
+        # Waited for before it is reported: its id cannot be another's until then.
         _, status, usage = os.wait4(call.pid, 0)
         if "seccomp" not in self.confinement.layers:
             self.kill_orphans()
@@ -223,8 +235,10 @@ class Zygote:
             # Opened anew: flags set on a shared open file would outlive the call that sets them.
             null = os.open("/dev/null", os.O_RDWR)
             code_in, stdout, stderr, *done, status = descriptors
+            # Low numbers are reserved (`reserve_low_descriptors`), so no copy overwrites another.
             for number, descriptor in enumerate((code_in, stdout, stderr, null, status, *done)):
                 os.dup2(descriptor, number)
+            # A snippet may make garbage; what was frozen is not looked at.
             gc.enable()
             limits = memory_bytes, cpu_s
             code = serve_snippets(
@@ -257,6 +271,7 @@ def child_processes(parent: int) -> list[int]:
 
 
 def _die_first_when_memory_is_short() -> None:
+    # Where memory runs out, a snippet is to die before the trainer.
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("900")
 

@@ -13,7 +13,7 @@ import torch
 from fctncalling.algorithms.batch import Experience, build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
-from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches
+from fctncalling.algorithms.minibatches import make_passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import find_algorithm
 from fctncalling.algorithms.targets import compute_targets, make_value_source, policy_outputs
@@ -62,15 +62,16 @@ def trainer_advantages(
     They come from the trainer's own `compute_targets`, as an update takes them before whitening.
     """
     device = next(policy.parameters()).device
-    experience = add_forward_inputs(build_experience(truth.episodes, device), policy, config)
+    experience = build_experience(truth.episodes, device)
+    passes = make_passes(experience, policy, config)
     generator = torch.Generator().manual_seed(config.seed)
-    minibatches = plan_minibatches(experience, config, generator)
-    outputs = policy_outputs(policy, experience, minibatches, config)
+    minibatches = passes.minibatches(generator)
+    outputs = policy_outputs(policy, passes, minibatches, config)
     critic = _at_actions(outputs[1], experience)
     advantages: dict[str, list[Vector]] = {}
     for name, settings in trainer_estimators(config).items():
         algorithm = find_algorithm(settings.algorithm_name)
-        parts = (policy, experience, minibatches, algorithm, settings, generator)
+        parts = (policy, passes, minibatches, algorithm, settings, generator)
         source = make_value_source(settings)
         if of_run and (settings.lam, settings.critic) == (config.lam, config.critic):
             source.load_state(dict(of_run))

@@ -8,13 +8,13 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.policy.actor_critic import scale_logits
 from fctncalling.algorithms.policy.shared_prefixes import (
     PrefixSharing,
     PrefixTree,
     prefix_sharing_of,
     tree_states_at,
 )
-from fctncalling.algorithms.policy.sparse_forward import scale_logits
 from fctncalling.algorithms.supervised.learner import (
     SupervisedConfig,
     adamw,

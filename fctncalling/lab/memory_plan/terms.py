@@ -6,8 +6,8 @@ activation, and a cast copy of the weights; no GPU was at hand to check those.
 
 from __future__ import annotations
 
+from fctncalling.algorithms.policy.actor_critic import MAX_LOGITS
 from fctncalling.algorithms.policy.gradient_checkpointing import BYTES_A_TRIM
-from fctncalling.algorithms.policy.sparse_forward import MAX_LOGITS
 from fctncalling.lab.memory_plan.policy_sizes import BYTES_FP32, LayerWidths, PolicySizes
 
 ADAMW_MOMENTS = 2

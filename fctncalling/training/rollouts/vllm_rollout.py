@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.generation.engine_api import Engine, EngineError, RolloutError
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.precision import compute_dtype
 from fctncalling.algorithms.run.logs import results_folder
@@ -121,11 +121,11 @@ class VllmRollout(LocalRollout):
         attended = torch.ones_like(ids, dtype=torch.bool)
         acted = attended.clone()
         acted[:, 0] = False
-        found: list[float] = self.policy(ids, attended, acted).logprobs.tolist()
+        found: list[float] = self.policy(Batch(ids, attended, acted)).logprobs.tolist()
         return found
 
     def _check_logprobs(self, name: str) -> None:
-        """Raise SettingError for a server whose log-probabilities are not of its sampling."""
+        """Raise SettingError if a server's log-probabilities ignore its temperature."""
         prompt, temperature = [next(iter(self.template.stop_ids))], self.config.temperature
         for client in self.servers.ready_clients():
             model = self.published.model_name(client, name)
