@@ -74,12 +74,12 @@ class Stage:
     def line(self) -> str:
         """Return the line that says how far the stage is."""
         spent = time.monotonic() - self._started
-        text = f"{self._name}: {time_text(spent)} so far"
+        text = f"{self._name}: {duration_text(spent)} so far"
         if self._total:
             text += f", {self._done} of {self._total} {self._unit}s"
         if self._total and self._done:
             left = spent * max(0, self._total - self._done) / self._done
-            text += f", about {time_text(left)} left"
+            text += f", about {duration_text(left)} left"
         return text
 
     def _keep_showing(self) -> None:
@@ -90,7 +90,7 @@ class Stage:
                 self._bar.refresh()
 
 
-def time_text(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Format a duration for people: 45 s, 12 min, 3.5 h."""
     if seconds < 90:
         return f"{seconds:.0f} s"
