@@ -80,11 +80,11 @@ def run(args: argparse.Namespace) -> int:
         coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print(terminal_text(args.model, found, coloured=coloured))
         if not exit_code(found.findings):
-            print(next_command("train", *_words_to_train(args, found)))
+            print(next_command("train", *words_to_train(args, found)))
     return exit_code(found.findings)
 
 
-def _words_to_train(args: argparse.Namespace, found: ExaminationResult) -> Iterator[str | Path]:
+def words_to_train(args: argparse.Namespace, found: ExaminationResult) -> Iterator[str | Path]:
     """Yield the words of the training that comes next: a short one where there is no GPU."""
     from fctncalling.algorithms.config import resolve_device
 
