@@ -28,7 +28,9 @@ class Stage:
         self, name: str, total: int = 0, unit: str = "", *, shown: bool = True, bar: Any = None
     ) -> None:
         """total: of what `count` counts; 0: unknown. bar: in place of one that ends with it."""
-        self._name, self._total, self._unit = name, total, unit
+        self._name = name
+        self._total = total
+        self._unit = unit
         self._shown = shown
         self._bar = bar
         self._owns_bar = bar is None

@@ -282,8 +282,7 @@ def test_a_device_that_is_not_here_is_planned_for(
 def test_the_time_of_a_run_is_that_of_its_products(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("PLAY_FACTOR", "LEARN_FACTOR"):
-        monkeypatch.setattr(run_time, name, 1.0)
+    monkeypatch.setattr(run_time, "OVERHEAD", 1.0)
     monkeypatch.setattr(run_time, "LAYER_S", 0.0)
     config = TrainConfig(model_name_or_path=str(model), critic_hidden=8, share_prefixes=False)
     config = replace(config, num_updates=3, eval_interval=2, episodes_per_update=6, group_size=2)

@@ -126,7 +126,10 @@ def time_text(stages: Sequence[StageTime] | None) -> str:
             "lengths are known."
         )
     total = duration_text(sum(stage.seconds for stage in stages))
-    lines = [f"Time, estimated from matrix products measured just now: about {total}."]
+    lines = [
+        f"Time, estimated from matrix products measured just now: about {total}, with answers as",
+        "long as --max_new_tokens allows, after a supervised stage as long as the right ones.",
+    ]
     for stage in stages:
         lines.append(f"  {stage.name:22} {duration_text(stage.seconds):>9}  {stage.basis}")
     return "\n".join(lines)

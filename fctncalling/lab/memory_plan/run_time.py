@@ -1,7 +1,7 @@
 """Time of a run on this processor, estimated from its rate of matrix products in a second or two.
 
 Products take most of the time of models of 100 million parameters and more. What stands beside them
-is in two factors, measured once with SmolLM2-135M on one core, and in a constant a layer.
+is a factor, measured with SmolLM2-135M on one core, and a constant a layer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fctncalling.lab.memory_plan.policy_sizes import PolicySizes
 PASS_ROWS = 256  # tokens of a measured pass: with more of them the rate hardly rises
 MEASURED_WEIGHTS = 25_000_000  # at most: more than caches hold
 MEASURED_S = 0.3
-PLAY_FACTOR, LEARN_FACTOR = 1.6, 1.5  # attention, norms, sampling, optimiser beside products
+OVERHEAD = 1.6  # times the products: norms, sampling, optimiser; the same of answers and of steps
 LAYER_S = 2e-4  # of calls, a layer and pass
 BACKWARD = 3  # a forward and a backward pass, in forward passes
 
@@ -117,13 +117,13 @@ class RunTime(NamedTuple):
         steps = answer * -(-episodes // config.n_rollout_threads)
         weights = sizes.num_layers * sizes.layer_weights + sizes.layer.hidden * sizes.vocabulary
         answering = steps * (weights * self.products.answering + sizes.num_layers * LAYER_S)
-        return PLAY_FACTOR * (self._reading(read, self.lengths.context + answer) + answering)
+        return OVERHEAD * (self._reading(read, self.lengths.context + answer) + answering)
 
     def _learning(self, rows: int, answer: float, shared: float) -> float:
         """Return the time of forward and backward passes over rows that share their beginning."""
         row = self.lengths.context + answer
         reading = self._reading(self._tokens(rows, row, shared), row)
-        return LEARN_FACTOR * (BACKWARD + self.config.gradient_checkpointing) * reading
+        return OVERHEAD * (BACKWARD + self.config.gradient_checkpointing) * reading
 
     def _tokens(self, rows: int, length: float, shared: float) -> float:
         """Return the tokens of rows, those that they begin with counted once where it is done."""
