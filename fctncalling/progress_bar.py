@@ -47,9 +47,13 @@ class Stage:
         elif _shows_bars():
             from tqdm import tqdm
 
-            total, unit = self._total or None, f" {self._unit}s"
             self._bar = tqdm(
-                desc=self._name, total=total, unit=unit, leave=False, dynamic_ncols=True
+                desc=self._name,
+                total=self._total or None,
+                unit=f" {self._unit}s",
+                bar_format=None if self._total else "{desc}: {elapsed}",
+                leave=False,
+                dynamic_ncols=True,
             )
         self._thread.start()
         return self
