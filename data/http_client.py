@@ -133,8 +133,7 @@ class HttpClient:
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
             raise BadAddress(str(error)) from None
         except Exception as error:  # whatever httpx and its layers make of a broken connection
-            if expired.is_set():
-                raise _late(limit_s) from None
+            self._check_open(limit_s, expired)
             if isinstance(error, RequestFailed):
                 raise
             raise RequestFailed(
@@ -145,8 +144,7 @@ class HttpClient:
         finally:
             timer.cancel()
             self._idle.append(connection)
-        if expired.is_set():  # a socket that was shut down may read as the answer's end
-            raise _late(limit_s)
+        self._check_open(limit_s, expired)  # a socket shut down may read as an answer's end
         return Reply(url, reply.status_code, reply.headers, answer)
 
     def retry(
@@ -181,6 +179,13 @@ class HttpClient:
             connection.shut_down()
             connection.client.close()
 
+    def _check_open(self, limit_s: float, expired: threading.Event) -> None:
+        """Raise RequestFailed where the time was up or the client was closed during a request."""
+        if expired.is_set():
+            raise RequestFailed(f"no whole answer within {limit_s:g} s", timed_out=True) from None
+        if self.closed.is_set():
+            raise RequestFailed("the connection was closed") from None
+
     def _read(self, reply: Any) -> bytes:
         packing = str(reply.headers.get("content-encoding", "identity")).strip().lower()
         if packing not in ("", "identity", "gzip", "x-gzip", "deflate"):
@@ -208,7 +213,7 @@ class HttpClient:
             raise RequestFailed("the connection was closed")
         with contextlib.suppress(IndexError):
             return self._idle.pop()
-        connection = _Connection(self._headers, self._verify)
+        connection = _Connection(self._headers, self._verify, self.closed)
         self._connections.append(connection)
         return connection
 
@@ -216,11 +221,12 @@ class HttpClient:
 class _Connection:
     """Client of one request at a time, and the socket it speaks through."""
 
-    def __init__(self, headers: Mapping[str, Any], verify: Any) -> None:
+    def __init__(self, headers: Mapping[str, Any], verify: Any, closed: threading.Event) -> None:
         import httpx
 
         limits = httpx.Limits(max_connections=1)
         self.client = httpx.Client(headers=headers, limits=limits, verify=verify)
+        self._closed = closed
         self._socket: socket.socket | None = None
 
     def note(self, _: str, info: Mapping[str, Any]) -> None:
@@ -228,6 +234,8 @@ class _Connection:
         stream = info.get("return_value")
         if stream is not None and hasattr(stream, "get_extra_info"):
             self._socket = stream.get_extra_info("socket") or self._socket
+            if self._closed.is_set():  # before there was a socket to shut down
+                self.shut_down()
 
     def shut_down(self) -> None:
         """End whatever waits on the socket; `close` would not wake a thread that waits."""
@@ -242,7 +250,3 @@ def _certificates() -> Any:
     import httpx
 
     return httpx.create_ssl_context()
-
-
-def _late(limit_s: float) -> RequestFailed:
-    return RequestFailed(f"no whole answer within {limit_s:g} s", timed_out=True)

@@ -1,10 +1,12 @@
-"""Training progress bar."""
+"""Progress of a run on the screen: bars on a terminal, else lines, at least every half minute."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+import threading
+import time
+from typing import Any, Self
 
 # A bar of fixed width, for the figures behind it would leave a filling one a single column.
 BAR_FORMAT = "{desc}{n_fmt}/{total_fmt} |{bar:12}| {elapsed}<{remaining}{postfix}"
@@ -12,18 +14,103 @@ EVALUATED = (
     *("greedy", "greedy_strict", "greedy_return"),
     *("sampled", "sampled_strict", "sampled_return"),
 )
+LINE_EVERY_S = 30.0
+REFRESH_EVERY_S = 1.0  # of a bar, or its clock would stand still while nothing ends
+
+
+class Stage:
+    """Context manager: a stage of a run, shown while it lasts.
+
+    A bar on a terminal; else a line every half minute: what is done, and how much time is left.
+    """
+
+    def __init__(
+        self, name: str, total: int = 0, unit: str = "", *, shown: bool = True, bar: Any = None
+    ) -> None:
+        """total: of what `count` counts; 0: unknown. bar: in place of one that ends with it."""
+        self._name = name
+        self._total = total
+        self._unit = unit
+        self._shown = shown
+        self._bar = bar
+        self._owns_bar = bar is None
+        self._done = 0
+        self._started = time.monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._keep_showing, name="progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        if not self._shown:
+            return self
+        if self._bar is not None:
+            self._bar.set_description(self._name)
+        elif _shows_bars():
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                desc=self._name,
+                total=self._total or None,
+                unit=f" {self._unit}s",
+                bar_format=None if self._total else "{desc}: {elapsed}",
+                leave=False,
+                dynamic_ncols=True,
+            )
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._bar is not None and self._owns_bar:
+            self._bar.close()
+
+    def count(self, _: object = None, text: str = "") -> None:
+        """Count one more; text: shown in front of the bar."""
+        self._done += 1
+        if self._bar is None:
+            return
+        if not self._owns_bar:
+            text = f"{self._name} {self._done}/{self._total}"
+        if text:
+            self._bar.set_description(text, refresh=False)
+        if self._owns_bar:
+            self._bar.update()
+
+    def line(self) -> str:
+        """Return the line that says how far the stage is."""
+        spent = time.monotonic() - self._started
+        text = f"{self._name}: {duration_text(spent)} so far"
+        if self._total:
+            text += f", {self._done} of {self._total} {self._unit}s"
+        if self._total and self._done:
+            left = spent * max(0, self._total - self._done) / self._done
+            text += f", about {duration_text(left)} left"
+        return text
+
+    def _keep_showing(self) -> None:
+        while not self._ended.wait(LINE_EVERY_S if self._bar is None else REFRESH_EVERY_S):
+            if self._bar is None:
+                print(self.line(), flush=True)
+            else:
+                self._bar.refresh()
+
+
+def duration_text(seconds: float) -> str:
+    """Format a duration for people: 45 s, 12 min, 3.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class Progress:
-    """Progress of a run on the screen: a bar on a terminal, else one line per update."""
+    """Progress of a run: a bar of its updates on a terminal, else a line for each."""
 
     def __init__(self, num_updates: int, done: int, *, shown: bool = True) -> None:
         """shown: whether anything is printed; of several processes only the first shows."""
         self._shown = shown
         self._num_updates = num_updates
-        self._episodes = 0
         self._bar: Any = None
-        self._supervised_bar: Any = None
         if shown and _shows_bars():
             from tqdm import tqdm
 
@@ -31,13 +118,28 @@ class Progress:
                 total=num_updates, initial=done, dynamic_ncols=True, bar_format=BAR_FORMAT
             )
 
-    def count_episode(self, _: object) -> None:
-        """Count a collected episode."""
-        self._episodes += 1
-        if self._bar is not None:
-            self._bar.set_description(
-                f"{self._episodes} episodes", refresh=self._episodes % 16 == 0
-            )
+    def evaluation(self, run: Any) -> Stage:
+        """Return the stage of an evaluation, counted in episodes."""
+        episodes = len(run.held_out_ids) * (1 + run.config.eval_samples)
+        return self._episodes("evaluation", episodes, run)
+
+    def collection(self, run: Any, *, critic: bool = False) -> Stage:
+        """Return the stage that collects an update's episodes, or those of the critic's warm-up."""
+        if critic:
+            return self._episodes("critic's warm-up", run.config.critic_warmup_episodes, run)
+        return self._episodes("collecting", run.config.episodes_per_update, run, self._bar)
+
+    def _episodes(self, name: str, number: int, run: Any, bar: Any = None) -> Stage:
+        share = -(-number // run.processes.count)  # a process hears of those that it plays
+        return Stage(name, share, "episode", shown=self._shown, bar=bar)
+
+    def learning(self) -> Stage:
+        """Return the stage that learns from an update's episodes."""
+        return Stage("learning", shown=self._shown, bar=self._bar)
+
+    def supervised_steps(self, number: int) -> Stage:
+        """Return the stage of so many supervised steps."""
+        return Stage("supervised stage", number, "step", shown=self._shown)
 
     def show_update(self, metrics: dict[str, float | None], run: Any) -> None:
         """Show an update: success rate, return, KL, tokens a second, names of alarms."""
@@ -64,22 +166,15 @@ class Progress:
         """Show that an evaluation starts, which may take minutes without a line."""
         self._write(f"playing {num_tasks} held-out tasks twice, greedily and sampled, {what} ...")
 
-    def show_supervised_step(self, metrics: dict[str, float], steps: int, num_steps: int) -> None:
-        """Show a supervised step: on a terminal each, else some twenty of them."""
+    def show_supervised_step(
+        self, stage: Stage, metrics: dict[str, float], steps: int, num_steps: int
+    ) -> None:
+        """Show a supervised step: on a terminal at the bar, else some twenty of them."""
         shown = f"loss {metrics['loss']:.3f}  sure of {metrics['confident_token_share']:.0%}"
-        if self._bar is not None:
-            if self._supervised_bar is None:
-                from tqdm import tqdm
-
-                self._supervised_bar = tqdm(
-                    total=num_steps, initial=steps - 1, unit="step", dynamic_ncols=True
-                )
-            self._supervised_bar.set_description(shown, refresh=False)
-            self._supervised_bar.update()
-            if steps >= num_steps:
-                self._supervised_bar.close()
-        elif self._shown and (steps % max(1, num_steps // 20) == 0 or steps in (1, num_steps)):
-            print(f"supervised step {steps}/{num_steps}  {shown}", flush=True)
+        stage.count(text=shown)
+        often = self._bar is None and steps % max(1, num_steps // 20) == 0
+        if often or steps in (1, num_steps):
+            self._write(f"supervised step {steps}/{num_steps}  {shown}")
 
     def show_evaluation(self, rates: dict[str, Any], what: str = "held-out tasks") -> None:
         """Show the result of an evaluation: success on held-out tasks."""
@@ -98,8 +193,6 @@ class Progress:
 
     def close(self) -> None:
         """Close the bar, leaving the terminal as it was."""
-        if self._supervised_bar is not None:
-            self._supervised_bar.close()
         if self._bar is not None:
             self._bar.close()
 

@@ -23,9 +23,10 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.precision import weights_dtype
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.lab.memory_plan import planning, policy_sizes, terms
+from fctncalling.lab.memory_plan import planning, policy_sizes, run_time, terms
 from fctncalling.lab.memory_plan.episode_lengths import EpisodeLengths, measure_episode_lengths
 from fctncalling.lab.memory_plan.printed_plan import remedies
+from fctncalling.lab.memory_plan.run_time import ProductTimes, RunTime
 from fctncalling.training.load_policy import configure_policy
 from fctncalling.training.run_config import RunConfig
 
@@ -241,7 +242,7 @@ def test_what_saves_memory_saves_it_in_the_plan(
     assert lighter.num_bytes < update.num_bytes
 
 
-@pytest.mark.parametrize("name", ["0.1B", "0.5B", "8B-lora"])
+@pytest.mark.parametrize("name", ["0.1B", "0.1B-cpu", "0.5B", "8B-lora"])
 @pytest.mark.parametrize("longest", [300, 10**9])
 def test_no_preset_plans_more_than_a_run_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, longest: int
@@ -272,9 +273,54 @@ def test_a_device_that_is_not_here_is_planned_for(
     assert (code, refused) == (0, 1)
     assert (roomy["device"], roomy["available_bytes"]) == ("cuda", 24 * 10**9)
     assert narrow["available_bytes"] == 40 * 10**6
+    assert roomy["seconds"] is None
     assert unknown["available_bytes"] is None or torch.cuda.is_available()
     assert main([*words, "--memory", "much"]) == 2
     assert '--memory: got "much", expected a size such as 24GB' in capsys.readouterr().err
+
+
+def test_the_time_of_a_run_is_that_of_its_products(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_time, "OVERHEAD", 1.0)
+    monkeypatch.setattr(run_time, "LAYER_S", 0.0)
+    config = TrainConfig(model_name_or_path=str(model), critic_hidden=8, share_prefixes=False)
+    config = replace(config, num_updates=3, eval_interval=2, episodes_per_update=6, group_size=2)
+    config = replace(config, n_rollout_threads=4, max_new_tokens=50, sft_batch_size=5)
+    sizes = policy_sizes(config, CPU)
+    layers, head = 4 * sizes.layer_weights, 32 * 64
+    lengths = EpisodeLengths(300, 0, 200, 350, 10, 200.0, 20.0, 2.0, 12)
+    stages = RunTime(config, sizes, lengths, ProductTimes(1e-9, 1e-7)).stages()
+
+    def playing(episodes: int, answer: float) -> float:
+        read = episodes * 200 * (layers + 4 * 32 * (200 + answer)) * 1e-9
+        return read + -(-episodes // 4) * answer * (layers + head) * 1e-7
+
+    def learning(rows: int) -> float:
+        return rows * 220 * (layers + 4 * 32 * 220) * 1e-9
+
+    expected = {
+        "evaluation before": playing(20, 100),  # two answers of 50
+        "supervised stage": 3 * 3 * learning(5),
+        "evaluation": playing(20, 20),
+        "updates": 3 * (playing(6, 20) + 4 * learning(6)),
+        "evaluations": 2 * playing(20, 20),  # after updates 2 and 3
+    }
+    assert [stage.name for stage in stages] == [*expected]
+    for stage in stages:
+        assert stage.seconds == pytest.approx(expected[stage.name]), stage.name
+
+
+def test_the_command_estimates_the_time_of_each_stage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_time, "MEASURED_S", 0.001)
+    words = ["--dataset_path", str(embedded_path("held_out")), "--sft_tasks=dataset"]
+    words += ["--num_updates=0", "--eval_episodes=4"]
+    assert main([*words, "--plan=json"]) == 0
+    seconds = json.loads(capsys.readouterr().out)["seconds"]
+    assert list(seconds) == ["evaluation before", "supervised stage", "evaluation"]
+    assert min(seconds.values()) > 0
 
 
 def test_fewer_episodes_side_by_side_are_offered_gently(
@@ -327,6 +373,7 @@ def test_the_command_loads_no_weights_and_says_whether_the_run_fits(
     text = capsys.readouterr().out
     assert "fits." in text
     assert "Largest --max_microbatch_tokens that fits: " in text
+    assert "Time: not estimated" in text
     monkeypatch.setattr(planning, "free_memory", lambda device: 60_000_000)
     monkeypatch.setattr(planning, "resident_memory", lambda: 0)
     assert main([*flags, "--plan", "json"]) == 1

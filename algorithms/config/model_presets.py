@@ -27,14 +27,27 @@ _PRETRAINED: dict[str, Any] = {
 _LONG: dict[str, Any] = {**_PRETRAINED, "gradient_checkpointing": True}
 _LORA: dict[str, Any] = {**_LONG, "lora_r": 32, "lora_alpha": 64.0}
 
+_SMALL: dict[str, Any] = {**_PRETRAINED, "lr": 1e-5, "critic_lr": 1e-3}
+
 PRESETS: dict[str, dict[str, Any]] = {
     "0.1B": {
-        **_PRETRAINED,
-        "lr": 1e-5,
-        "critic_lr": 1e-3,
+        **_SMALL,
         "n_rollout_threads": 32,
         "max_new_tokens": 256,
         "max_episode_tokens": 4096,
+    },
+    "0.1B-cpu": {
+        **_SMALL,
+        "num_updates": 0,
+        "sft_tasks": "dataset",
+        "sft_lr": 2e-4,
+        "episodes_per_update": 64,
+        "n_rollout_threads": 8,
+        "max_new_tokens": 96,
+        "max_episode_tokens": 1024,
+        "max_microbatch_tokens": 1024,
+        "eval_episodes": 16,
+        "torch_threads": 2,
     },
     "0.5B": {**_LONG, "lr": 2e-6},
     "0.5B-lora": {**_LORA, "lr": 5e-5},

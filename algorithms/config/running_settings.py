@@ -28,7 +28,8 @@ class RunningSettings(Settings):
         str | None, Setting(choices=tuple(PRESETS), basic=True, group="run and device")
     ] = None
     """Starting values for a model of about this size, which other flags override; -lora: with
-    adapters. Conventional values, not tuned here. none: those of the embedded model."""
+    adapters, -cpu: short, supervised learning alone. Conventional values, not tuned here. none:
+    those of the embedded model."""
     seed: Annotated[int, Setting("[0, inf)", group="run and device", basic=True)] = 1
     """Seed of every random stream of the run."""
     env_name: Annotated[str, Setting(basic=True)] = "fctncalling_env"

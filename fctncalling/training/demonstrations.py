@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from fctncalling.evaluation.scripted_policies import (
     oracle,
     render,
 )
+from fctncalling.progress_bar import Stage
 from fctncalling.specification.api import OwnApi
 from fctncalling.training.announce import announce, is_first_process
 from fctncalling.training.run_config import RunConfig
@@ -255,14 +255,14 @@ def play_ground_truths(
     envs = [make_env_over(tasks) for _ in range(min(_NUM_ENVS, len(tasks)))]
     ids = [task.id for task in tasks]
     try:
-        with _bar(len(tasks)) as bar:
+        with Stage("playing ground truths", len(tasks), "task", shown=is_first_process()) as stage:
             played = collect(
                 envs,
                 engine,
                 template,
                 ids,
                 max_episode_tokens=max_episode_tokens,
-                on_episode=lambda _: bar.update(),
+                on_episode=stage.count,
             )
     except (RolloutError, ValueError) as error:
         raise SettingError(f"--sft_tasks: no ground truth can be played: {error}") from error
@@ -308,13 +308,6 @@ def _usable(played: Sequence[EpisodeRecord], config: TrainConfig) -> list[Episod
         )
     left_out = {id(episode) for episode in (*cut, *failed)}
     return [episode for episode in played if id(episode) not in left_out]
-
-
-def _bar(total: int) -> Any:
-    from tqdm import tqdm
-
-    hidden = not (is_first_process() and sys.stderr.isatty())
-    return tqdm(total=total, desc="playing ground truths", unit="task", disable=hidden, leave=False)
 
 
 def _flags(config: TrainConfig) -> str:

@@ -32,6 +32,7 @@ from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.call_form import TemplateForm, find_call_form
 from fctncalling.envs.state_hash import STATE_HASH_VERSION
 from fctncalling.laboratory import import_laboratory_module
+from fctncalling.progress_bar import Stage
 from fctncalling.training.announce import announce
 from fctncalling.training.demonstrations import load_demonstrations
 from fctncalling.training.load_policy import load_policy
@@ -84,7 +85,8 @@ def prepare_run(
         starts = StartSampler(config, proven.num_actions)
         setup = setup._replace(make_env=proven.make_env)
     roles = team_roles(config, setup.make_env, processes)
-    policy, template = load_policy(config, run_config, checkpoint, processes.device, roles)
+    with Stage("loading the model", shown=processes.is_first):
+        policy, template = load_policy(config, run_config, checkpoint, processes.device, roles)
     form = find_call_form(template)
     _check_and_announce(config, run_config, policy, template)
     if checkpoint is None and config.env_name in WITH_CALL_FORM:

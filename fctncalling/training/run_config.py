@@ -142,8 +142,8 @@ class RunConfig(Settings):
         "off"
     )
     """Print what the run needs in memory, by these flags and on this device, whether that is
-    there, the largest microbatch that fits and what to change; no weights are loaded and
-    nothing is trained. Exit code 0 if it fits, 1 if not."""
+    there, the largest microbatch that fits and what to change, and on a CPU an estimate of its
+    time; no weights are loaded and nothing is trained. Exit code 0 if it fits, 1 if not."""
     memory: Annotated[str | None, Setting(metavar="SIZE")] = None
     """Memory that --plan plans for, such as 24GB, of this machine or of the --device named,
     which need not be here; none: what is free here."""

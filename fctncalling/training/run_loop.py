@@ -29,16 +29,21 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None
         if run.evaluation_is_due():
             if run.counters.updates == 0:
                 progress.show_evaluation_start(len(run.held_out_ids))
-            progress.show_evaluation(run.evaluate())
+            with progress.evaluation(run) as stage:
+                rates = run.evaluate(stage.count)
+            progress.show_evaluation(rates)
         if run.save_is_due():
             run.save()
         if run.is_over():
             return
         if run.critic_warm_up_is_due():
-            run.warm_up_critic(progress.count_episode)
-        with nullcontext() if profiler is None else profiler.time_collection():
-            episodes = run.collect(progress.count_episode)
-        with nullcontext() if profiler is None else profiler.time_learning():
+            with progress.collection(run, critic=True) as stage:
+                run.warm_up_critic(stage.count)
+        timed = nullcontext() if profiler is None else profiler.time_collection()
+        with timed, progress.collection(run) as stage:
+            episodes = run.collect(stage.count)
+        timed = nullcontext() if profiler is None else profiler.time_learning()
+        with timed, progress.learning():
             metrics = run.learn(episodes)
         progress.show_update(metrics, run)
 

@@ -13,6 +13,7 @@ from fctncalling.algorithms.supervised import SupervisedLearner
 
 if TYPE_CHECKING:
     from fctncalling.progress_bar import Progress
+    from fctncalling.training.rollouts.rollout_backends import OnEpisode
     from fctncalling.training.training_run import TrainingRun
 
 BASE_VERSION = -1  # of the weights that the stage starts from; updates are counted from 0
@@ -29,23 +30,26 @@ def learn_demonstrations(run: TrainingRun, progress: Progress) -> None:
     if not run.counters.base:
         steps = f"by the base model, before {learner.num_steps} supervised steps"
         progress.show_evaluation_start(len(run.held_out_ids), steps)
-        progress.show_evaluation(_evaluate_base(run), "held-out tasks, base model")
+        with progress.evaluation(run) as stage:
+            rates = _evaluate_base(run, stage.count)
+        progress.show_evaluation(rates, "held-out tasks, base model")
     interval = run.config.sft_save_interval
-    while not learner.is_over:
-        metrics = _take_step(run, learner)
-        progress.show_supervised_step(metrics, learner.steps, learner.num_steps)
-        if interval and learner.steps % interval == 0 and not learner.is_over:
-            run.save()
+    with progress.supervised_steps(learner.num_steps - learner.steps) as stage:
+        while not learner.is_over:
+            metrics = _take_step(run, learner)
+            progress.show_supervised_step(stage, metrics, learner.steps, learner.num_steps)
+            if interval and learner.steps % interval == 0 and not learner.is_over:
+                run.save()
     if run.policy.critic_model is not None and run.config.init_critic_from is None:
         _copy_decoder(run.policy)
     run.supervised = None  # its optimiser's memory is free again
     run.save()
 
 
-def _evaluate_base(run: TrainingRun) -> dict[str, Any]:
+def _evaluate_base(run: TrainingRun, on_episode: OnEpisode) -> dict[str, Any]:
     """Play the held-out tasks, log and return the success rates."""
     started = time.perf_counter()
-    evaluation = run.play_held_out(BASE_VERSION)
+    evaluation = run.play_held_out(BASE_VERSION, on_episode)
     run.log.write_timings(0, {"perf/time_s/base_evaluation": time.perf_counter() - started})
     rates = evaluation.metrics().items()
     run.log.write_metrics(0, {name.replace("eval/", "base/"): value for name, value in rates})

@@ -270,12 +270,12 @@ class TrainingRun:
         seed = derive_seed(self.config.seed, self.counters.updates, stream)
         return torch.Generator().manual_seed(seed)
 
-    def evaluate(self) -> dict[str, Any]:
+    def evaluate(self, on_episode: OnEpisode | None = None) -> dict[str, Any]:
         """Play the held-out tasks, greedily and sampled; log and return success rates."""
         number, started = self.counters.updates, time.perf_counter()
         if self.counters.evaluated_at == number:
             return self.counters.latest
-        evaluation = self.play_held_out(number)
+        evaluation = self.play_held_out(number, on_episode)
         self.log.write_metrics(number, evaluation.metrics())
         self.log.write_timings(number, {"perf/time_s/evaluation": time.perf_counter() - started})
         latest = self.log_evaluation(evaluation, f"{number:06d}")
@@ -283,10 +283,10 @@ class TrainingRun:
         self._notices.warn_of_ruin(self.counters, self.config, self.log.folder)
         return latest
 
-    def play_held_out(self, version: int) -> Evaluation:
+    def play_held_out(self, version: int, on_episode: OnEpisode | None = None) -> Evaluation:
         """Play held-out tasks with given weights, greedily and sampled."""
         rounds = evaluation_rounds(self.held_out_ids, self.config, version)
-        return Evaluation(*(self._play(round_).episodes for round_ in rounds))
+        return Evaluation(*(self._play(round_, on_episode).episodes for round_ in rounds))
 
     def log_evaluation(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
         """Log an evaluation's episodes and return its success rates."""

@@ -21,11 +21,12 @@ import pytest
 from tiny_models import EchoEnv, save_tiny
 
 from evaluate_fctncalling import main as evaluate
+from fctncalling import progress_bar
 from fctncalling.cli.command import main as overview
 from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.progress_bar import Progress
+from fctncalling.progress_bar import Progress, Stage
 
 
 @contextlib.contextmanager
@@ -100,13 +101,16 @@ def shown_on(columns: int) -> str:
         update_log=SimpleNamespace(active_alarms=("mismatch",)),
         tokens_per_s=2195.0,
         counters=SimpleNamespace(updates=3),
+        config=SimpleNamespace(episodes_per_update=256),
+        processes=SimpleNamespace(count=1),
     )
     with os.fdopen(terminal, "w") as stream:
         with contextlib.redirect_stderr(stream), contextlib.redirect_stdout(stream):
             progress = Progress(40, 2)
             progress.show_evaluation_start(148)
-            for _ in range(256):
-                progress.count_episode(None)
+            with progress.collection(run) as stage:
+                for _ in range(256):
+                    stage.count()
             progress.show_update(metrics, run)
             progress.close()
             stream.flush()
@@ -123,7 +127,7 @@ def test_at_120_columns_the_bar_is_one_and_alarms_stand_in_it() -> None:
     text = shown_on(120)
     assert "playing 148 held-out tasks" in text
     last = text.strip().splitlines()[-1].split("\r")[-1]
-    assert re.search(r"256 episodes: 3/40 \|.{12}\| .*alarms mismatch  success 0.438", last)
+    assert re.search(r"collecting 256/256: 3/40 \|.{12}\| .*alarms mismatch  success 0.438", last)
     assert len(last) <= 120
 
 
@@ -132,3 +136,24 @@ def test_a_terminal_without_columns_gets_lines() -> None:
     assert lines[0].startswith("playing 148 held-out tasks")
     assert lines[1].startswith("update 3/40  alarms mismatch  success 0.438  strict 0.438  return")
     assert "kl 2.0e-04" in lines[1]
+
+
+def test_a_stage_without_a_terminal_tells_how_far_it_is_and_ends_with_its_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress_bar, "LINE_EVERY_S", 0.01)
+    now, told = 100.0, ""
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now)
+    with Stage("evaluation", 48, "episode") as stage:
+        for _ in range(12):
+            stage.count()
+        now = 160.0
+        line = "evaluation: 60 s so far, 12 of 48 episodes, about 3 min left\n"
+        assert stage.line() == line.strip()
+        while line not in told:  # the suite's limit of a test ends what never comes
+            told += capsys.readouterr().out
+    assert not stage._thread.is_alive()
+    with Stage("learning", shown=False) as hidden:
+        hidden.count()
+    assert not hidden._thread.is_alive()
+    assert hidden.line() == "learning: 0 s so far"

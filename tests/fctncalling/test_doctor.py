@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 from collections.abc import Callable
@@ -20,10 +21,11 @@ from tokenizers import normalizers
 from evaluate_fctncalling import main
 from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.cli.train import parse_settings
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.doctor import HealthCheck, exit_code, logprob_findings
-from fctncalling.lab.doctor.command import issue_markdown, terminal_text
-from fctncalling.lab.doctor.examine import ExaminationSettings, examine
+from fctncalling.lab.doctor.command import issue_markdown, terminal_text, words_to_train
+from fctncalling.lab.doctor.examine import ExaminationResult, ExaminationSettings, examine
 from fctncalling.lab.doctor.template_findings import template_findings
 from fctncalling.training.prepare_run import check_template
 
@@ -255,9 +257,25 @@ def test_what_cannot_be_checked_is_exit_code_2(
     assert main([*model, "--chat_template", str(tmp_path / "none")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert main([*model, "--dataset_path", str(tasks), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    told = capsys.readouterr()
+    assert told.err.splitlines()[0] == "examining: chat template ..."
+    report = json.loads(told.out)
     assert report["exit_code"] == 0
     assert "".join(span["text"] for span in report["episode"]["spans"]).count("<|im_end|>") > 4
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_the_command_that_comes_next_is_a_short_run_where_there_is_no_gpu(
+    gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    args = argparse.Namespace(model="my-model", dataset_path=None)
+    settings = parse_settings([*words_to_train(args, ExaminationResult(takes_tools=False))])
+    assert (settings.plan, settings.model_name_or_path) == ("text", "my-model")
+    assert (settings.num_updates, settings.sft_tasks) == ((40, None) if gpu else (0, "dataset"))
+    assert settings.prompt_style == ("bfcl" if gpu else "compact")
+    taking = parse_settings([*words_to_train(args, ExaminationResult())])
+    assert taking.prompt_style == "bfcl"
 
 
 def test_tool_text_that_stays_special_and_lost_characters_are_named() -> None:

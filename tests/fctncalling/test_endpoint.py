@@ -23,6 +23,7 @@ from test_run import MULTI, call_reply, dataset, lines, right_answer, run, said
 
 from evaluate_fctncalling import main
 from fctncalling.algorithms.vllm.client import ServerAwayError, VllmClient
+from fctncalling.data import http_client
 from fctncalling.envs.users.language_model_user import EndpointChatModel
 from fctncalling.evaluation.agents.agent import AgentSetupError, AgentUnavailable, ContextOverflow
 from fctncalling.evaluation.agents.endpoint import (
@@ -214,13 +215,34 @@ def test_users_operations_and_vllm_servers_are_held_to_the_same_deadline(
             assert time.monotonic() - started < 5
 
 
-def test_a_client_that_is_closed_frees_those_who_wait_for_an_answer() -> None:
+@pytest.mark.parametrize("stage", ["connecting", "reading"])
+def test_a_client_that_is_closed_frees_those_who_wait_for_an_answer(
+    stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, shut_down = threading.Event(), http_client._Connection.shut_down
+    note = http_client._Connection.note
+
+    def shut_down_first(connection: Any) -> None:
+        shut_down(connection)
+        if stage == "reading":
+            ended.wait(5.0)  # a reader sees the end of its socket before httpx is closed
+
+    def close_while_connecting(connection: Any, name: str, info: Any) -> None:
+        if stage == "connecting" and name == "connection.connect_tcp.started":
+            server.close()
+        note(connection, name, info)
+
+    monkeypatch.setattr(http_client._Connection, "shut_down", shut_down_first)
+    monkeypatch.setattr(http_client._Connection, "note", close_while_connecting)
     with endpoint(lambda *_: drip) as stub:
         server = VllmClient(stub.url, timeout_s=60.0)
-        threading.Timer(0.3, server.close).start()
+        closing = threading.Timer(0.1, server.close)
+        closing.start()
         started = time.monotonic()
-        with pytest.raises(ServerAwayError):
+        with pytest.raises(ServerAwayError, match="closed"):
             server.complete("m", [1])
+        ended.set()
+        closing.join()
         assert time.monotonic() - started < 5
 
 

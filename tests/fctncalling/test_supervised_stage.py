@@ -5,6 +5,7 @@ before reinforcement learning that resumes exactly, and one line for what cannot
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.evaluation.scripted_policies import PolicyInput
+from fctncalling.progress_bar import Stage
 from fctncalling.training.demonstrations import GroundTruthPolicy, play_ground_truths
 
 FLAGS = {
@@ -116,9 +118,31 @@ def test_a_request_that_nothing_serves_is_declined_without_a_word_of_missing_val
 @pytest.fixture(scope="module")
 def whole(tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the results of an uninterrupted run."""
-    results = tmp_path_factory.mktemp("whole")
-    assert main(flags(tasks, results, *STAGE)) == 0
+    results, shown, leave = tmp_path_factory.mktemp("whole"), list[str](), Stage.__exit__
+
+    def note(stage: Stage, *error: object) -> None:
+        shown.append(stage.line())
+        leave(stage, *error)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stage, "__exit__", note)
+        assert main(flags(tasks, results, *STAGE)) == 0
+    (results / "shown.json").write_text(json.dumps(shown))
     return results
+
+
+def test_every_stage_of_a_run_is_shown_and_counted_to_its_end(whole: Path) -> None:
+    lines = json.loads((whole / "shown.json").read_text("utf-8"))
+    assert [re.sub(r": .* so far|, about 0 s left", "", line) for line in lines] == [
+        "loading the model",
+        "playing ground truths, 17 of 17 tasks",
+        "evaluation, 6 of 6 episodes",
+        "supervised stage, 5 of 5 steps",
+        "evaluation, 6 of 6 episodes",
+        "collecting, 16 of 16 episodes",
+        "learning",
+        "evaluation, 6 of 6 episodes",
+    ]
 
 
 def test_the_stage_stands_before_reinforcement_learning_in_log_and_report(whole: Path) -> None:

@@ -80,9 +80,20 @@ def run(args: argparse.Namespace) -> int:
         coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print(terminal_text(args.model, found, coloured=coloured))
         if not exit_code(found.findings):
-            tasks = ["--dataset_path", args.dataset_path] if args.dataset_path else []
-            print(next_command("train", "--plan", "--model_name_or_path", args.model, *tasks))
+            print(next_command("train", *words_to_train(args, found)))
     return exit_code(found.findings)
+
+
+def words_to_train(args: argparse.Namespace, found: ExaminationResult) -> Iterator[str | Path]:
+    """Yield the words of the training that comes next: a short one where there is no GPU."""
+    from fctncalling.algorithms.config import resolve_device
+
+    is_short = resolve_device("auto").type == "cpu"
+    tasks = args.dataset_path or (SHORT_TASKS if is_short else None)
+    yield from ("--plan", "--model_name_or_path", args.model)
+    yield from ("--dataset_path", tasks) if tasks else ()
+    yield from ("--preset", "0.1B-cpu") if is_short else ()
+    yield from ("--prompt_style", "compact") if is_short and not found.takes_tools else ()
 
 
 def examined_model(args: argparse.Namespace) -> ExaminationResult:
@@ -107,10 +118,15 @@ def examined_model(args: argparse.Namespace) -> ExaminationResult:
 
 
 def _show_stage(stage: str) -> None:
-    """Show the current stage on one terminal line, which the next stage overwrites."""
+    """Show the current stage: on a terminal on one line, which the next stage overwrites."""
+    shown = f"examining: {stage} ..." if stage else ""
     if sys.stderr.isatty():
-        shown = f"examining: {stage} ..." if stage else ""
         print(f"\r\033[K{shown}", end="", file=sys.stderr, flush=True)
+    elif stage:
+        print(shown, file=sys.stderr, flush=True)
+
+
+SHORT_TASKS = "BFCL_v4_simple_python.json"  # official tasks, which import-bfcl downloads
 
 
 LABELS = {SOUND: "ok", UNCHECKED: "?", FAULT: "FAULT", IMPOSSIBLE: "FAULT", BROKEN: "FAULT"}

@@ -51,6 +51,7 @@ class ExaminationResult:
     findings: list[HealthCheck] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     task_id: str = ""
+    takes_tools: bool = True  # the chat template
 
 
 def examine(wanted: ExaminationSettings) -> ExaminationResult:
@@ -121,6 +122,7 @@ def _check_model(
 ) -> None:
     listed = listed_ends(source)
     template = ChatTemplate(tokenizer, wanted.chat_template, listed_ends=listed)
+    found.takes_tools = template.takes_tools
     found.findings.append(stop_finding(template, listed))
     limits = (getattr(config, "max_position_embeddings", None), wanted.max_episode_tokens)
     context = min((each for each in limits if each is not None), default=None)
@@ -178,7 +180,7 @@ def _logprob_findings(
         turn_prompts,
     )
 
-    wanted.on_stage("sampling")
+    wanted.on_stage("sampling a few short episodes, a minute or more without a GPU")
     try:
         episodes = sampled_episodes(model, template, tasks, context, wanted.tools)
     except (RolloutError, *_LOADING) as error:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.conversations import holds_conversations
+from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.types import Task
 from fctncalling.training.announce import announce
-from fctncalling.training.demonstrations import play_ground_truths
+from fctncalling.training.demonstrations import DATASET, play_ground_truths
 from fctncalling.training.load_policy import base_model, load_template
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import TaskSetup, make_task_setup
@@ -30,6 +33,10 @@ class EpisodeLengths(NamedTuple):
     prompt: int  # the longest
     episode: int  # the longest demonstration, and an action of --max_new_tokens
     num_held_out: int
+    context: float = 0.0  # mean of what a policy reads in an episode: prompt, results
+    answer: float = 0.0  # mean of what it writes
+    num_actions: float = 0.0  # mean
+    num_demonstrations: int | None = 0  # of the supervised stage; None: unknown
 
 
 def measure_episode_lengths(config: TrainConfig, run_config: RunConfig) -> EpisodeLengths | None:
@@ -56,13 +63,36 @@ def measure_episode_lengths(config: TrainConfig, run_config: RunConfig) -> Episo
         return None
     prompts = [row.ids[: row.acted.index(True)] for row in rows]
     longest = max(len(row.ids) for row in rows)
+    usual = played[NUM_LONGEST:] or played
+    answer = _mean_sum(usual, lambda row: sum(row.acted))
     return EpisodeLengths(
         demonstration=longest,
         shared=_common_length(prompts),
         prompt=max(map(len, prompts)),
         episode=longest + config.max_new_tokens,
         num_held_out=len(setup.held_out_ids),
+        context=_mean_sum(usual, lambda row: len(row.ids)) - answer,
+        answer=answer,
+        num_actions=_mean_sum(usual, lambda row: sum(row.ends_action)),
+        num_demonstrations=_num_demonstrations(config, setup),
     )
+
+
+def _mean_sum(episodes: Sequence[EpisodeRecord], number: Callable[[TokenRecord], int]) -> float:
+    """Return the mean over episodes of a number's sum over their rows."""
+    return sum(number(row) for episode in episodes for row in episode.rows) / len(episodes)
+
+
+def _num_demonstrations(config: TrainConfig, setup: TaskSetup) -> int | None:
+    """Count the demonstrations of the supervised stage; None where that needs their reading."""
+    if config.sft_episodes is not None:
+        return None
+    if config.sft_tasks in (None, DATASET):
+        return len(setup.training_tasks) if config.sft_tasks else 0
+    path = Path(str(config.sft_tasks))
+    if not path.is_file() or holds_conversations(path):
+        return None
+    return sum(1 for _ in iter_tasks(path))
 
 
 def _common_length(prompts: Sequence[Sequence[int]]) -> int:

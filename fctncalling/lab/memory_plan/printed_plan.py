@@ -1,16 +1,19 @@
-"""Printed memory plan (`fctncalling train --plan`); no weights are loaded."""
+"""Printed plan of memory and time (`fctncalling train --plan`); no weights are loaded."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.lab.memory_plan.episode_lengths import measure_episode_lengths
+from fctncalling.lab.memory_plan.episode_lengths import EpisodeLengths, measure_episode_lengths
 from fctncalling.lab.memory_plan.planning import MemoryPlan, make_plan, parse_memory
+from fctncalling.lab.memory_plan.run_time import RunTime, StageTime, measure_products
+from fctncalling.progress_bar import duration_text
 from fctncalling.training.announce import announce
 from fctncalling.training.run_config import RunConfig
 
@@ -86,8 +89,8 @@ def plan_text(plan: MemoryPlan) -> str:
     sizes = plan.sizes
     lines = [
         f"Parameters: {sizes.num_weights:,}, trained {sizes.num_trained:,}.",
-        f"Largest pass of the update: {plan.microbatch.tokens:,} tokens"
-        f"{', each shared prefix once' if plan.microbatch.shared else ''}; its longest row: "
+        f"Largest pass: {plan.microbatch.tokens:,} tokens"
+        f"{', each shared prefix once' if plan.microbatch.shared else ''}. Longest episode: "
         f"{plan.microbatch.row:,}.",
         "",
     ]
@@ -115,6 +118,23 @@ def _verdict(plan: MemoryPlan) -> str:
     return f"{needed}, available {size_text(plan.available)}: {outcome}."
 
 
+def time_text(stages: Sequence[StageTime] | None) -> str:
+    """Format the estimated time of a run."""
+    if stages is None:
+        return (
+            "Time: not estimated; it is for one process on this machine's CPU, with tasks whose "
+            "lengths are known."
+        )
+    total = duration_text(sum(stage.seconds for stage in stages))
+    lines = [
+        f"Time, estimated from matrix products measured just now: about {total}, with answers as",
+        "long as --max_new_tokens allows, after a supervised stage as long as the right ones.",
+    ]
+    for stage in stages:
+        lines.append(f"  {stage.name:22} {duration_text(stage.seconds):>9}  {stage.basis}")
+    return "\n".join(lines)
+
+
 def print_plan(config: TrainConfig, run_config: RunConfig, roles: Sequence[str] = ()) -> int:
     """Print the plan in the form of --plan in the first process; return 0 if it fits, else 1.
 
@@ -125,6 +145,21 @@ def print_plan(config: TrainConfig, run_config: RunConfig, roles: Sequence[str] 
     plan_of = partial(make_plan, roles=roles, lengths=lengths, memory=memory)
     plan = plan_of(config)
     plan = plan._replace(remedies=remedies(plan, config, plan_of))
-    is_json = run_config.plan == "json"
-    announce(json.dumps(plan.as_json(), indent=2) if is_json else plan_text(plan))
+    stages = _stage_times(config, run_config, plan, lengths)
+    if run_config.plan == "json":
+        seconds = stages and {stage.name: round(stage.seconds, 1) for stage in stages}
+        announce(json.dumps({**plan.as_json(), "seconds": seconds}, indent=2))
+    else:
+        announce(plan_text(plan), time_text(stages))
     return 0 if plan.fits else 1
+
+
+def _stage_times(
+    config: TrainConfig, run_config: RunConfig, plan: MemoryPlan, lengths: EpisodeLengths | None
+) -> tuple[StageTime, ...] | None:
+    """Return the estimated times of a run's stages; None where nothing is known."""
+    elsewhere = config.rollout_engine != "local" or run_config.num_rollout_workers
+    elsewhere = elsewhere or plan.device != "cpu" or int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if elsewhere or lengths is None or lengths.num_demonstrations is None:
+        return None
+    return RunTime(config, plan.sizes, lengths, measure_products(config, plan.sizes)).stages()
