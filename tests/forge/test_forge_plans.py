@@ -17,7 +17,7 @@ from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
-from fctncalling.lab.forge.measures import call_dependencies, measure_fidelity
+from fctncalling.lab.forge.measures import call_dependencies, count_multi_turn, measure_multi_turn
 from fctncalling.lab.forge.multi_turn import CATEGORIES, HISTORY_DIALS, multi_turn_plan, planner
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
 from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
@@ -217,7 +217,8 @@ def test_categories_are_those_of_the_face() -> None:
 
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="official data is not here")
 def test_measures_of_the_official_tasks_are_the_known_ones() -> None:
-    figures = measure_fidelity(load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json")).figures()
+    tasks = load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json")
+    figures = measure_multi_turn(count_multi_turn(tasks))
     assert (figures["tasks"], figures["edges"], figures["pairs"]) == (200, 63, 116)
     assert (figures["functions"], figures["class_combinations"]) == (81, 20)
     assert figures["effects"] == {"later_result": 30.8, "final_state": 51.8, "neither": 45.9}
@@ -367,20 +368,23 @@ def test_moves_are_what_probing_gives() -> None:
 @pytest.mark.prove
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="official data is not here")
 def test_forged_plans_measure_like_official_tasks() -> None:
-    official = measure_fidelity(load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json"))
+    official = count_multi_turn(load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json"))
     plans = (multi_turn_plan("multi_turn_base", 1, index) for index in range(12000))
-    forged = measure_fidelity(bare_task(plan) for plan in plans)
-    figures, reference = forged.figures(), official.figures()
+    forged = count_multi_turn(bare_task(plan) for plan in plans)
+    figures, reference = map(measure_multi_turn, (forged, official))
     for name in ("later_result", "final_state", "neither"):
         assert figures["effects"][name] == pytest.approx(reference["effects"][name], abs=5)
     assert figures["turns_per_task"] == pytest.approx(reference["turns_per_task"], abs=0.2)
     shares = (
-        [(c.calls[n] + 0.5) / (c.calls.total() + 4) for n in range(8)] for c in (official, forged)
+        [(each["calls"][n] + 0.5) / (each["calls"].total() + 4) for n in range(8)]
+        for each in (official, forged)
     )
     assert sum(p * math.log(p / q) for p, q in zip(*shares, strict=True)) < 0.02  # in nats
-    assert set(official.classes) <= set(forged.classes)
-    missing = set(official.edges) - set(forged.edges)  # the rarest come once in some thousands
-    assert len(forged.edges) - len(official.edges) >= 100, len(forged.edges)
+    assert set(official["classes"]) <= set(forged["classes"])
+    missing = set(official["edges"]) - set(
+        forged["edges"]
+    )  # the rarest come once in some thousands
+    assert len(forged["edges"]) - len(official["edges"]) >= 100, len(forged["edges"])
     assert len(missing) <= 1, sorted(missing)
 
 

@@ -191,7 +191,7 @@ def test_numbers_follow_from_words_and_from_other_units() -> None:
 
 def test_shares_of_derived_numbers_articles_and_forms_are_near_the_official_ones() -> None:
     made = [*entries("simple_python", 700), *entries("multiple", 700)]
-    shares = measure_single_turn(map(task_of, made)).shares
+    shares = measure_single_turn(map(task_of, made))
     assert 0.05 < shares["numbers that the question does not hold"] < 0.1
     assert shares["texts that begin with an article"] < 0.01
     assert shares["arguments left unsaid"] > 0.12
@@ -232,9 +232,9 @@ def test_a_value_is_accepted_in_every_form_and_said_with_its_article() -> None:
 def test_live_docs_are_long_mostly_optional_and_nested_now_and_then() -> None:
     made = [*entries("live_simple", 200), *entries("live_multiple", 100)]
     figures = measure_single_turn(map(task_of, made))
-    assert 0.45 < figures.shares["required parameters"] < 0.7
-    assert figures.shares["parameters with default"] > 0.3
-    assert figures.lengths["parameter description"][0] > 13
+    assert 0.45 < figures["required parameters"] < 0.7
+    assert figures["parameters with default"] > 0.3
+    assert figures["words of a parameter description"][0] > 13
     nested, nulls = 0, 0
     for entry in made:
         [(name, accepted)] = entry["ground_truth"][0].items()

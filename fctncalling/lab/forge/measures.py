@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -32,20 +31,15 @@ _STOP_WORDS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class SingleTurnFigures:
-    """Figures to compare: shares in 0..1, lengths in words."""
-
-    functions: Mapping[str, float]  # offered by a task -> share of tasks
-    calls: Mapping[str, float]  # expected by a task -> share of tasks
-    parameters: Mapping[str, float]  # of a function -> share of functions
-    types: Mapping[str, float]  # of a parameter -> share of parameters
-    shares: Mapping[str, float]
-    lengths: Mapping[str, tuple[float, float, float]]  # mean, median, 90th percentile
+Figure = Mapping[Any, float] | float | tuple[float, float, float]
+"""Shares by outcome, one share or count, or a spread: mean, median, 90th percentile."""
 
 
-def measure_single_turn(tasks: Iterable[Task]) -> SingleTurnFigures:
-    """Return the figures of some tasks of one category. Raises ValueError where there are none."""
+def measure_single_turn(tasks: Iterable[Task]) -> dict[str, Figure]:
+    """Return the figures of some tasks of one category: shares in 0..1, spreads in words.
+
+    Raises ValueError where there are no tasks.
+    """
     tasks = list(tasks)
     if not tasks:
         raise ValueError("expected at least one task to measure, got none")
@@ -56,32 +50,30 @@ def measure_single_turn(tasks: Iterable[Task]) -> SingleTurnFigures:
         for key, parameter in doc.parameters.get("properties", {}).items()
     ]
     questions = [" ".join(user_texts(task.question)) for task in tasks]
-    return SingleTurnFigures(
-        functions=_shares(str(len(task.functions)) for task in tasks),
-        calls=_shares(str(len(task.ground_truth or ())) for task in tasks),
-        parameters=_shares(str(len(doc.parameters.get("properties", {}))) for doc in docs),
-        types=_shares(str(parameter.get("type")) for _, parameter, _ in parameters),
-        shares={
-            "required parameters": _mean(required for _, _, required in parameters),
-            "parameters with enum": _mean("enum" in each for _, each, _ in parameters),
-            "parameters with default": _mean("default" in each for _, each, _ in parameters),
-            "dotted names": _mean("." in doc.name for doc in docs),
-            "questions that end in ?": _mean(text.rstrip().endswith("?") for text in questions),
-            "questions with quotes": _mean("'" in text or '"' in text for text in questions),
-            **_truth_shares(tasks),
-            **_overlap_shares(tasks),
-        },
-        lengths={
-            "question": length_spread(len(text.split()) for text in questions),
-            "function description": length_spread(len(doc.description.split()) for doc in docs),
-            "parameter description": length_spread(
-                len(str(parameter.get("description", "")).split()) for _, parameter, _ in parameters
-            ),
-            "function name": length_spread(
-                len(doc.name.replace(".", "_").split("_")) for doc in docs
-            ),
-        },
-    )
+    described = (str(parameter.get("description", "")) for _, parameter, _ in parameters)
+    texts = {
+        "question": questions,
+        "function description": (doc.description for doc in docs),
+        "parameter description": described,
+        "function name": (re.sub("[._]", " ", doc.name) for doc in docs),
+    }
+    return {
+        "functions offered": _shares(len(task.functions) for task in tasks),
+        "calls expected": _shares(len(task.ground_truth or ()) for task in tasks),
+        "parameters of a function": _shares(
+            len(doc.parameters.get("properties", {})) for doc in docs
+        ),
+        "types of parameters": _shares(parameter.get("type") for _, parameter, _ in parameters),
+        "required parameters": _mean(required for _, _, required in parameters),
+        "parameters with enum": _mean("enum" in each for _, each, _ in parameters),
+        "parameters with default": _mean("default" in each for _, each, _ in parameters),
+        "dotted names": _mean("." in doc.name for doc in docs),
+        "questions that end in ?": _mean(text.rstrip().endswith("?") for text in questions),
+        "questions with quotes": _mean("'" in text or '"' in text for text in questions),
+        **_truth_shares(tasks),
+        **_overlap_shares(tasks),
+        **{f"words of a {name}": length_spread(each) for name, each in texts.items()},
+    }
 
 
 def _truth_shares(tasks: Sequence[Task]) -> dict[str, float]:
@@ -159,10 +151,9 @@ def _overlap_shares(tasks: Sequence[Task]) -> dict[str, float]:
     }
 
 
-def _shares(values: Iterable[str]) -> dict[str, float]:
-    counts = Counter(values)
-    total = sum(counts.values())
-    return {key: counts[key] / total for key in sorted(counts)}
+def _shares(values: Iterable[Any]) -> dict[str, float]:
+    counts = Counter(map(str, values))
+    return {key: counts[key] / counts.total() for key in sorted(counts)}
 
 
 def _mean(values: Iterable[bool]) -> float:
@@ -170,16 +161,11 @@ def _mean(values: Iterable[bool]) -> float:
     return sum(listed) / len(listed) if listed else 0.0
 
 
-def length_spread(values: Iterable[int]) -> tuple[float, float, float]:
-    """Return mean, median and 90th percentile; zeros for no values."""
-    listed = sorted(values)
-    if not listed:
-        return (0.0, 0.0, 0.0)
-    return (
-        statistics.fmean(listed),
-        float(statistics.median(listed)),
-        float(listed[min(len(listed) - 1, 9 * len(listed) // 10)]),
-    )
+def length_spread(texts: Iterable[str]) -> tuple[float, float, float]:
+    """Return mean, median and 90th percentile of the numbers of words; zeros for no texts."""
+    listed = sorted(len(text.split()) for text in texts) or [0]
+    median, ninth = float(statistics.median(listed)), float(listed[9 * len(listed) // 10])
+    return statistics.fmean(listed), median, ninth
 
 
 class CallDependencies(NamedTuple):
@@ -188,14 +174,6 @@ class CallDependencies(NamedTuple):
     results: tuple[str, ...]  # of the whole truth
     later: tuple[tuple[int, ...], ...]  # per call: the later calls whose results change
     state: tuple[bool, ...]  # per call: whether the final public state changes
-
-    def longest_chain(self) -> int:
-        """Return the most calls in a row of which each changes a result of the next."""
-        length = [1] * len(self.later)
-        for call, changed in enumerate(self.later):
-            for other in changed:
-                length[other] = max(length[other], length[call] + 1)
-        return max(length, default=0)
 
 
 def call_dependencies(task: Task) -> CallDependencies:
@@ -227,70 +205,61 @@ def _replay(
 PROVENANCES = ("this_turn", "earlier_turn", "result", "state", "flag", "inferred")
 
 
-@dataclass
-class MultiTurnCounts:
-    """Counts over tasks. Sums of two are counts over both."""
+def count_multi_turn(tasks: Iterable[Task]) -> dict[str, Counter[Any]]:
+    """Return counts over multi-turn tasks.
 
-    tasks: int = 0
-    turns: Counter[int] = field(default_factory=Counter)  # turns of a task
-    calls: Counter[int] = field(default_factory=Counter)  # calls of a turn
-    classes: Counter[tuple[str, ...]] = field(default_factory=Counter)  # sorted
-    functions: Counter[str] = field(default_factory=Counter)
-    pairs: Counter[tuple[str, str]] = field(default_factory=Counter)  # neighbours inside a turn
-    provenance: Counter[str] = field(default_factory=Counter)  # of arguments' atoms
-    effects: Counter[str] = field(default_factory=Counter)  # later_result, final_state, neither
-    edges: Counter[tuple[str, str]] = field(default_factory=Counter)  # to the first result changed
-    chains: Counter[int] = field(default_factory=Counter)  # longest chain of a task
-
-    def add(self, task: Task) -> None:
-        """Count one task."""
-        truth = oracle_calls(task)
-        self.tasks += 1
-        self.turns[len(truth)] += 1
-        self.classes[tuple(sorted(task.involved_classes))] += 1
-        for turn in truth:
-            names = [call.name for call in turn]
-            self.calls[len(names)] += 1
-            self.functions.update(names)
-            self.pairs.update(pairwise(names))
-        found = call_dependencies(task)
-        self.provenance.update(argument_provenances(task, found.results))
-        self.chains[found.longest_chain()] += 1
-        names = [call.name for turn in truth for call in turn]
-        for number, later in enumerate(found.later):
-            if later:
-                self.effects["later_result"] += 1
-                self.edges[names[number], names[later[0]]] += 1
-            self.effects["final_state"] += found.state[number]
-            self.effects["neither"] += not (later or found.state[number])
-
-    def figures(self) -> dict[str, Any]:
-        """Return the measures as plain numbers: means, and shares in percent."""
-        num_calls = self.functions.total()
-        return {
-            "tasks": self.tasks,
-            "turns_per_task": _count_mean(self.turns),
-            "calls_per_turn": _count_mean(self.calls),
-            "turns": _count_shares(self.turns),
-            "calls": _count_shares(self.calls),
-            "class_combinations": len(self.classes),
-            "functions": len(self.functions),
-            "pairs": len(self.pairs),
-            "provenance": {name: _percent(self.provenance, name) for name in PROVENANCES},
-            "effects": {
-                name: round(100 * count / num_calls, 1) for name, count in self.effects.items()
-            },
-            "edges": len(self.edges),
-            "chains": _count_shares(self.chains),
-        }
-
-
-def measure_fidelity(tasks: Iterable[Task]) -> MultiTurnCounts:
-    """Return the counts over multi-turn tasks."""
-    fidelity = MultiTurnCounts()
+    They are of turns (of a task), calls (of a turn), classes, functions, pairs of neighbours in a
+    turn, provenance of arguments' atoms, effects of calls, edges to the first result that a call
+    changes, and the longest chain of a task.
+    """
+    counts = defaultdict[str, Counter[Any]](Counter)
     for task in tasks:
-        fidelity.add(task)
-    return fidelity
+        turns = [[call.name for call in turn] for turn in oracle_calls(task)]
+        counts["turns"][len(turns)] += 1
+        counts["classes"][tuple(sorted(task.involved_classes))] += 1
+        for turn in turns:
+            counts["calls"][len(turn)] += 1
+            counts["pairs"].update(pairwise(turn))
+        names = [name for turn in turns for name in turn]
+        counts["functions"].update(names)
+        results, changed, ends = call_dependencies(task)
+        counts["provenance"].update(argument_provenances(task, results))
+        chains = [1] * len(names)
+        for number, (later, is_kept) in enumerate(zip(changed, ends, strict=True)):
+            for other in later:
+                chains[other] = max(chains[other], chains[number] + 1)
+            counts["edges"].update((names[number], names[each]) for each in later[:1])
+            kinds = {"later_result": bool(later), "final_state": is_kept}
+            counts["effects"].update(kinds | {"neither": not (later or is_kept)})
+        counts["chains"][max(chains, default=0)] += 1
+    return counts
+
+
+def measure_multi_turn(counts: Mapping[str, Counter[Any]]) -> dict[str, Any]:
+    """Return the figures of counts as plain numbers: means, and shares in percent."""
+
+    def mean(name: str) -> float:
+        each = counts[name]
+        return round(sum(key * number for key, number in each.items()) / max(1, each.total()), 2)
+
+    def shares(name: str, keys: Iterable[Any], total: int) -> dict[Any, float]:
+        return {key: round(100 * counts[name][key] / max(1, total), 1) for key in keys}
+
+    total = {name: each.total() for name, each in counts.items()}
+    return {
+        "tasks": total["turns"],
+        "turns_per_task": mean("turns"),
+        "calls_per_turn": mean("calls"),
+        "turns": shares("turns", sorted(counts["turns"]), total["turns"]),
+        "calls": shares("calls", sorted(counts["calls"]), total["calls"]),
+        "class_combinations": len(counts["classes"]),
+        "functions": len(counts["functions"]),
+        "pairs": len(counts["pairs"]),
+        "provenance": shares("provenance", PROVENANCES, total["provenance"]),
+        "effects": shares("effects", counts["effects"], total["functions"]),
+        "edges": len(counts["edges"]),
+        "chains": shares("chains", sorted(counts["chains"]), total["chains"]),
+    }
 
 
 def argument_provenances(task: Task, results: Iterable[str]) -> Iterator[str]:
@@ -321,15 +290,3 @@ def occurs(value: Any, text: str) -> bool:
         number = re.escape(wanted.removesuffix(".0"))
         return re.search(rf"(?<![\w.]){number}(?:\.0+)?(?!\w|\.\d)", text) is not None
     return wanted in text
-
-
-def _count_mean(counts: Counter[int]) -> float:
-    return round(sum(k * n for k, n in counts.items()) / max(1, counts.total()), 2)
-
-
-def _percent(counts: Counter[Any], key: Any) -> float:
-    return round(100 * counts[key] / max(1, counts.total()), 1)
-
-
-def _count_shares(counts: Counter[int]) -> dict[int, float]:
-    return {key: _percent(counts, key) for key in sorted(counts)}

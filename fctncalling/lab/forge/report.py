@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ from fctncalling.data.paths import atomic_write
 from fctncalling.data.types import Task
 from fctncalling.lab.forge.forged_entry import user_texts
 from fctncalling.lab.forge.measures import (
+    Figure,
+    count_multi_turn,
     length_spread,
-    measure_fidelity,
+    measure_multi_turn,
     measure_single_turn,
 )
 from fctncalling.lab.forge.official_guard import expected_calls_text
@@ -66,44 +68,32 @@ def figure_texts(tasks: Sequence[Task]) -> dict[str, str]:
         return {}
     if not tasks[0].is_multi_turn:
         figures = measure_single_turn(tasks)
-        counted = {
-            "functions offered": figures.functions,
-            "calls expected": figures.calls,
-            "parameters of a function": figures.parameters,
-            "types of parameters": figures.types,
-        }
-        lengths = {f"words of a {name}": spread for name, spread in figures.lengths.items()}
-        return {
-            **{name: _distribution(shares) for name, shares in counted.items()},
-            **{name: f"{share:.1%}" for name, share in figures.shares.items()},
-            **{f"{name} (mean, median, 90 %)": _spread(each) for name, each in lengths.items()},
-        }
+        return {name: _figure_text(figure) for name, figure in figures.items()}
     # A few official truths cannot be written as calls.
-    counts = measure_fidelity(task for task in tasks if expected_calls_text(task) is not None)
-    texts = [text for task in tasks for text in user_texts(task.question)]
+    counts = count_multi_turn(task for task in tasks if expected_calls_text(task) is not None)
+    lengths = length_spread(text for task in tasks for text in user_texts(task.question))
     return {
         **{
-            name.replace("_", " "): _distribution(figure, 100)
+            name.replace("_", " "): _figure_text({k: share / 100 for k, share in figure.items()})
             if isinstance(figure, Mapping)
             else str(figure)
-            for name, figure in counts.figures().items()
+            for name, figure in measure_multi_turn(counts).items()
         },
-        "words of a turn (mean, median, 90 %)": _spread(
-            length_spread(len(text.split()) for text in texts)
-        ),
+        "words of a turn": _figure_text(lengths),
     }
 
 
-def _distribution(shares: Mapping[Any, float], whole: float = 1.0) -> str:
-    """Return "2: 40 %, 3: 60 %", the most frequent outcomes where there are many."""
-    kept: Iterable[Any] = shares
-    if len(shares) > MOST_OUTCOMES:
-        kept = sorted(shares, key=lambda key: -shares[key])[:MOST_OUTCOMES]
-    return ", ".join(f"{key}: {100 * shares[key] / whole:.0f} %" for key in kept)
-
-
-def _spread(spread: tuple[float, float, float]) -> str:
-    return f"{spread[0]:.1f}, {spread[1]:.0f}, {spread[2]:.0f}"
+def _figure_text(figure: Figure) -> str:
+    """Return "2: 40 %, 3: 60 %" (the most frequent outcomes of many), "40.0%", or a spread."""
+    if isinstance(figure, Mapping):
+        shares, kept = figure, [*figure]
+        if len(kept) > MOST_OUTCOMES:
+            kept = sorted(shares, key=lambda key: -shares[key])[:MOST_OUTCOMES]
+        return ", ".join(f"{key}: {100 * shares[key]:.0f} %" for key in kept)
+    if isinstance(figure, tuple):
+        mean, median, ninth = figure
+        return f"{mean:.1f}, {median:.0f}, {ninth:.0f} (mean, median, 90 %)"
+    return f"{figure:.1%}"
 
 
 def _summary(ledger: Mapping[str, Any]) -> str:
