@@ -22,7 +22,7 @@ from fctncalling.lab.own_api.words.clauses import (
 from fctncalling.lab.own_api.words.frames import MOODS, RequestFrame, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import said_values
-from fctncalling.lab.own_api.words.own_clauses import own_clause, own_clauses
+from fctncalling.lab.own_api.words.own_clauses import WordedValue, own_clause, own_clauses
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
 from fctncalling.lab.own_api.words.vocabulary import register_table_phrases
 
@@ -60,7 +60,10 @@ def said_call(
             form = text.replace(f"{{{name}}}", "{}")
             text = own_clause(words, name, arguments[name], rng, form)
         else:
-            text = text.replace(f"{{{name}}}", slot_text(words, name, arguments[name], rng))
+            value = arguments[name]
+            is_worded = isinstance(value, WordedValue)
+            said = value.text if is_worded else spoken_value_with_noun(words, name, value, rng)
+            text = text.replace(f"{{{name}}}", said)
     text = re.sub(r"\b(?:on|about|with) (?:some|any)thing by\b", "by", text)
     rest = [name for name in arguments if name not in frame.parameters]
     if words.clauses is not None:
@@ -88,32 +91,20 @@ def said_call(
     return _assembled(text, frame.mood, parts, rng)
 
 
-def slot_text(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
-    """Return a value within a phrase; several things of a kind as "A and B"."""
-    if isinstance(value, ParallelValues):
-        texts = [str(spoken_value(words.kinds[name], each, rng)) for each in value.values]
-        nouns = words.thing_nouns() if name == words.primary else ()
-        article = rng.choice(("", "the "))
-        front = f"{article}{plural(nouns[0])} " if words.method and nouns else ""
-        if front:
-            pass
-        elif nouns and rng.random() < 0.3:
-            from_plural = words.filled("{ns}") if nouns[0] == words.noun else ""
-            front = f"{from_plural} " if from_plural else ""
-        elif len(texts) == 2 and rng.random() < 0.4:
-            front = rng.choice(("both ", "both ", "these two, "))
-        return front + join_with_and(texts, rng)
-    return spoken_value_with_noun(words, name, value, rng)
+def several_things(words: FunctionWords, name: str, values: Sequence[Any], rng: Random) -> str:
+    """Return several things of a kind as "A and B", now and then behind what they are."""
+    texts = [spoken_value(words.kinds[name], each, rng) for each in values]
+    nouns, front = words.thing_nouns() if name == words.primary else (), ""
+    if words.method and nouns:
+        front = f"{rng.choice(('', 'the '))}{plural(nouns[0])} "
+    elif nouns and rng.random() < 0.3:
+        front = words.filled("{ns} ") if nouns[0] == words.noun else ""
+    elif len(texts) == 2 and rng.random() < 0.4:
+        front = rng.choice(("both ", "both ", "these two, "))
+    return front + join_with_and(texts, rng)
 
 
-@dataclass(frozen=True)
-class ParallelValues:
-    """Values of one parameter for as many calls, said at once."""
-
-    values: tuple[Any, ...]
-
-
-def pluralize_slot(text: str, name: str) -> str | None:
+def plural_slot(text: str, name: str) -> str | None:
     """Return a phrase in which a slot is several things; None where it speaks of one."""
     if re.search(r"\b(?:it|one|that|anything|its|itself|another|done with)\b", text):
         return None
