@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from fctncalling.checkers.multi_turn import LiveTurnResults, turn_fault
@@ -209,6 +209,22 @@ def copy_argument(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: copy_argument(each) for key, each in value.items()}
     return value
+
+
+def said_earlier(call: PlannedCall, turn: int, but: Collection[str] = ()) -> PlannedCall:
+    """Return a call with the values that the words of an earlier turn have said.
+
+    They are pointed at, not named again; `but`: arguments of which they did not say the value.
+    """
+    arguments = {
+        name: replace(value, provenance="said_before", said=None, source=Source(turn))
+        if value.provenance in ("said_now", "inferred")
+        and value.said is not None
+        and name not in but
+        else value
+        for name, value in call.arguments.items()
+    }
+    return replace(call, arguments=arguments)
 
 
 # Replays of plans on fresh tools: as planned, and with calls left out or changed.

@@ -25,7 +25,15 @@ from fctncalling.lab.forge.multi_turn.moves import CLASS_OF
 from fctncalling.lab.forge.multi_turn.proof import AMBIGUOUS, prove, with_long_context_results
 from fctncalling.lab.forge.multi_turn.values import make_world
 from fctncalling.lab.forge.multi_turn.walk import DeadEnd, Walk
-from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Source, Value
+from fctncalling.lab.forge.plan import (
+    Plan,
+    PlannedCall,
+    PlannedTurn,
+    Role,
+    Source,
+    Value,
+    said_earlier,
+)
 
 
 def change_directory_unasked(walk: Walk) -> None:
@@ -178,11 +186,7 @@ def without_function(plan: Plan, draw: random.Random) -> Plan | None:
     if not places:
         return None
     number, function = draw.choice(places)
-    turn = plan.turns[number]
-    request = PlannedTurn((), "request_without_function", turn.requested)
-    calls = tuple(_said_earlier(call, number, ()) for call in _moved(turn, number).calls)
-    back = PlannedTurn(calls, "function_returns", calls)
-    longer = _inserted(plan, number, (request, back))
+    longer = _answered_later(plan, number, "request_without_function", "function_returns")
     missed = {**longer.missed_functions, number + 1: (function,)}
     return replace(longer, variant="miss_func", missed_functions=missed)
 
@@ -203,14 +207,8 @@ def without_value(plan: Plan, draw: random.Random) -> Plan | None:
     if not places:
         return None
     number, blank = draw.choice(places)
-    turn = plan.turns[number]
-    request = PlannedTurn((), "request_without_value", turn.requested, blank)
-    calls = tuple(
-        _said_earlier(call, number, (blank[1],) if index == blank[0] else ())
-        for index, call in enumerate(_moved(turn, number).calls)
-    )
-    answer = PlannedTurn(calls, "missing_value", calls, blank)
-    return replace(_inserted(plan, number, (request, answer)), variant="miss_param")
+    longer = _answered_later(plan, number, "request_without_value", "missing_value", blank)
+    return replace(longer, variant="miss_param")
 
 
 def with_unoffered_class_request(plan: Plan, foreign: PlannedCall, draw: random.Random) -> Plan:
@@ -227,13 +225,8 @@ def _must_be_said(turn: PlannedTurn, call: PlannedCall, name: str, value: Value)
         return False
     if isinstance(value.value, dict | list) or name in optional_parameters(call.function):
         return False
-    same = [
-        each
-        for other in turn.calls
-        for each in other.arguments.values()
-        if each.value == value.value or each.said == value.value
-    ]
-    return len(same) == 1
+    others = (each for other in turn.calls for each in other.arguments.values())
+    return sum(value.value in (each.value, each.said) for each in others) == 1
 
 
 @lru_cache(maxsize=256)
@@ -244,23 +237,20 @@ def optional_parameters(function: str) -> frozenset[str]:
     return frozenset(each.name for each in parameters if each.default is not each.empty)
 
 
-def _said_earlier(call: PlannedCall, turn: int, but: tuple[str, ...]) -> PlannedCall:
-    """Return a call whose values the words of an earlier turn have said."""
-    arguments = {
-        name: replace(value, provenance="said_before", source=Source(turn))
-        if value.provenance == "said_now" and name not in but
-        else value
-        for name, value in call.arguments.items()
-    }
-    return replace(call, arguments=arguments)
-
-
-def _inserted(plan: Plan, number: int, two: tuple[PlannedTurn, ...]) -> Plan:
+def _answered_later(
+    plan: Plan, number: int, asks: Role, answers: Role, blank: tuple[int, str] | None = None
+) -> Plan:
     """Return the plan with two turns in place of one: its words first, its calls a turn later."""
+    turn = plan.turns[number]
+    index, name = blank or (-1, "")
+    calls = tuple(
+        said_earlier(call, number, (name,) if index == at else ())
+        for at, call in enumerate(_moved(turn, number).calls)
+    )
+    two = (PlannedTurn((), asks, turn.requested, blank), PlannedTurn(calls, answers, calls, blank))
     missed = {(t + 1 if t > number else t): names for t, names in plan.missed_functions.items()}
     after = tuple(_moved(turn, number) for turn in plan.turns[number + 1 :])
-    turns = (*plan.turns[:number], *two, *after)
-    return replace(plan, turns=turns, missed_functions=missed)
+    return replace(plan, turns=(*plan.turns[:number], *two, *after), missed_functions=missed)
 
 
 def _later(source: Source, number: int) -> Source:

@@ -37,6 +37,7 @@ from fctncalling.lab.forge.plan import (
     copy_argument,
     replay,
 )
+from fctncalling.lab.forge.words.turn_check import holds_words
 from fctncalling.lab.own_api.english import singular
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
@@ -171,7 +172,7 @@ def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
             continue
         [(looked_up, thing)] = wanted.items()
         call = talk.drawn(function, wanted)
-        if _is_refused(talk.results(call)[0]) or _stands_in(thing, talk.told):
+        if _is_refused(talk.results(call)[0]) or holds_words(talk.told, str(thing)):
             continue
         frame = draw_frame(talk.api, call, rng)
         if looked_up not in frame.parameters:
@@ -186,11 +187,6 @@ def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
         turn = _turn(talk, call, frame, rest)
         return [turn._replace(calls=(look_up, call), frames=(frame, frame))]
     raise NoTaskDrawn("no name leads to one thing")
-
-
-def _stands_in(thing: object, text: str) -> bool:
-    """Return whether a thing's number or code stands in a text, as a word of its own."""
-    return re.search(rf"(?<!\w){re.escape(str(thing))}(?!\w)", text) is not None
 
 
 def _second_choice(talk: StatefulConversation, function: str) -> list[RequestTurn]:
