@@ -18,14 +18,12 @@ from fctncalling.data.types import Task
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.measures import call_dependencies, count_multi_turn, measure_multi_turn
-from fctncalling.lab.forge.multi_turn import CATEGORIES, HISTORY_DIALS, multi_turn_plan, planner
+from fctncalling.lab.forge.multi_turn import CATEGORIES, HISTORY_DIALS, multi_turn_plan
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
 from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
 from fctncalling.lab.forge.multi_turn.moves import TABLE, function_moves
 from fctncalling.lab.forge.multi_turn.planner import difficulty
 from fctncalling.lab.forge.multi_turn.proof import (
-    AMBIGUOUS,
-    Proof,
     is_still_shown,
     prove,
     undetected_wrong_calls,
@@ -253,48 +251,15 @@ def file_plan(*calls: tuple[str, dict[str, Value]]) -> Plan:
     return Plan(config, ("GorillaFileSystem",), (PlannedTurn(tuple(made), requested=tuple(made)),))
 
 
-COPY = ("cp", {"source": said("entry_name", "note.txt"), "destination": said("folder", "old")})
 REMOVE = ("rm", {"file_name": said("entry_name", "note.txt")})
-RENAME_FOLDER = (
-    "mv",
-    {"source": said("entry_name", "old"), "destination": said("destination", "older")},
-)
 REMOVE_FOLDER = ("rmdir", {"dir_name": said("folder", "old")})
 
 
-def test_a_function_that_does_two_calls_in_one_is_not_offered() -> None:
-    assert prove(file_plan(COPY, REMOVE)).plan.excluded_functions == ("mv",)
-    assert prove(file_plan(COPY)).plan.excluded_functions == ()
-    assert prove(file_plan(REMOVE)).plan.excluded_functions == ()
-
-
-def test_a_function_of_which_the_judge_could_not_tell_the_truth_is_not_offered() -> None:
-    assert prove(file_plan(REMOVE_FOLDER)).plan.excluded_functions == ("rm",)
-    add = PlannedCall("MathAPI", "add", SUM, result='{"result": 5}')
-    one = prove(Plan({"MathAPI": {}}, ("MathAPI",), (PlannedTurn((add,)),)))
-    assert one.plan.excluded_functions == ("sum_values",)
-    assert verdict(one.plan, [["sum_values(numbers=[2, 3])"]])
-
-
-def test_a_plan_that_needs_the_function_of_another_way_is_thrown_away_and_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert prove(file_plan(COPY, REMOVE, RENAME_FOLDER)).fault == AMBIGUOUS
-    both = prove(file_plan(REMOVE_FOLDER, REMOVE))  # the checker takes rm and rmdir alike
-    assert (both.fault, both.plan.excluded_functions) == ("", ())
-    two, found = iter([AMBIGUOUS, AMBIGUOUS]), list[str]()
-
-    def with_faults(plan: Plan) -> Proof:
-        proof = prove(plan)
-        proof = proof if proof.fault else replace(proof, fault=next(two, ""))
-        found.append(proof.fault)
-        return proof
-
-    monkeypatch.setattr(planner, "prove", with_faults)
-    made = multi_turn_entry("multi_turn_miss_param", 21, 0)
-    count = found.count(AMBIGUOUS)
-    assert count >= 2
-    assert dict(made.thrown_away) == {"is ambiguous: other calls lead to the same end": count}
+def test_the_judge_takes_another_way_to_the_same_end() -> None:
+    plan = file_plan(REMOVE_FOLDER, REMOVE)
+    assert not prove(plan).fault
+    assert verdict(plan, [["rm(file_name='old')", "rm(file_name='note.txt')"]])
+    assert not verdict(plan, [["rm(file_name='old')"]])
 
 
 def test_proof_refuses_a_step_that_nobody_asked_for_and_nothing_needs() -> None:

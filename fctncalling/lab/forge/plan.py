@@ -125,8 +125,6 @@ class Plan:
     variant: str = "base"  # base, miss_func, miss_param, long_context, composite, irrelevance
     difficulty: float = 0.0  # 0 (one call, all said) to 1
     missed_functions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    excluded_functions: tuple[str, ...] = ()  # offered never: another way to the same end
-    ambiguous: int = 0  # plans thrown away in its place: another way led to the same end
     seed: str = ""  # "seed/category/index": makes this very plan again
     tools: Mapping[str, str] = field(default_factory=dict)  # class that is not BFCL's -> its path
 
@@ -168,8 +166,6 @@ def task_entry(plan: Plan, texts: Sequence[str], task_id: str) -> dict[str, Any]
         ],
         "involved_classes": list(plan.involved_classes),
     }
-    if plan.excluded_functions:
-        entry["excluded_function"] = list(plan.excluded_functions)
     if plan.missed_functions:
         entry["missed_function"] = {
             str(turn): list(names) for turn, names in plan.missed_functions.items()

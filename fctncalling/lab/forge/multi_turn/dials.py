@@ -104,9 +104,3 @@ TOLD_MEASURES = frozenset(_WEIGHTS["told_measures"])
 """Measures of which the same value tells that two calls have to do with each other."""
 BLANK_KINDS = frozenset(_WEIGHTS["left_out"].split())
 """Kinds of which nobody could guess the value that a request leaves out."""
-SWITCHES: dict[str, list[Any]] = _WEIGHTS["switches"]
-"""Kinds that a verb decides: any of their values could be meant."""
-INTERCHANGEABLE = {
-    kind: group for group, kinds in _WEIGHTS["interchangeable"].items() for kind in kinds.split()
-}
-"""Kind -> the group of kinds of which one may stand where the other does."""

@@ -64,10 +64,6 @@ class FunctionMoves:
         kind = kinds.get(arguments[name])
         return {path: kind} if kind else {}
 
-    def shapes(self, function: str) -> list[str]:
-        """Return the shapes of a function's results."""
-        return list(self._learned.get(function, {}).get("shapes", ()))
-
     def cures(self, function: str, refusal: str) -> list[str]:
         """Return the functions that a refused call may succeed after, the likeliest first."""
         cures = self._learned.get(function, {}).get("cures", {})
@@ -98,12 +94,6 @@ def refusal_signature(refusal: str) -> str:
     text = str(data.get("error", "")) if isinstance(data, dict) else str(data)
     text = re.sub(r"'[^']*'|\S*\d\S*", "_", text.split("Here ", 1)[0])
     return " ".join(text.replace(".", "").replace(":", "").split()[:7])
-
-
-def result_shape(result: str) -> str:
-    """Return the keys of a result, or its type: texts of two shapes are never the same."""
-    data = parse_result(result)
-    return " ".join(map(str, data)) if isinstance(data, dict) else type(data).__name__
 
 
 @lru_cache(maxsize=1)

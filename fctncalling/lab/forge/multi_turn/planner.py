@@ -22,7 +22,7 @@ from fctncalling.lab.forge.multi_turn.dials import (
 from fctncalling.lab.forge.multi_turn.drafter import inferred_value, verbatim_value
 from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
 from fctncalling.lab.forge.multi_turn.moves import CLASS_OF
-from fctncalling.lab.forge.multi_turn.proof import AMBIGUOUS, prove, with_long_context_results
+from fctncalling.lab.forge.multi_turn.proof import prove, with_long_context_results
 from fctncalling.lab.forge.multi_turn.values import make_world
 from fctncalling.lab.forge.multi_turn.walk import DeadEnd, Walk
 from fctncalling.lab.forge.plan import (
@@ -72,7 +72,6 @@ def make_plan(
     """
     dials = dials or Dials()
     draw = random.Random(seed)
-    ambiguous = 0
     for _ in range(_TRIES):
         classes = _drawn(draw, weights)
         sizes = [_drawn(draw, dials.calls) for _ in range(_drawn(draw, dials.turns))]
@@ -85,8 +84,7 @@ def make_plan(
         proof = prove(plan)
         kept = dials.chains.get(longest_chain(proof.plan), 0.0)
         if not proof.fault and draw.random() < kept:
-            return replace(proof.plan, ambiguous=ambiguous)
-        ambiguous += proof.fault == AMBIGUOUS
+            return proof.plan
     raise RuntimeError(f"no plan proved itself in {_TRIES} walks from seed {seed!r}")
 
 
@@ -308,14 +306,12 @@ def multi_turn_plan(
     if category not in CATEGORIES:
         raise KeyError(f"{category}: expected one of {', '.join(CATEGORIES)}")
     variant = category.removeprefix("multi_turn_")
-    ambiguous = 0
     for number in range(_VARIED):
         name = f"{seed}/{category}/{index}/{attempt}/{number}"
         made = make_plan(name, dials, class_combination_weights(apis))
-        ambiguous += made.ambiguous
         plan = _varied(made, variant, random.Random(f"{name}/variant"), apis)
         if plan is not None:
-            return replace(plan, difficulty=difficulty(plan), ambiguous=ambiguous)
+            return replace(plan, difficulty=difficulty(plan))
     raise RuntimeError(f"{category}: no plan in {_VARIED} tries at number {index} of seed {seed}")
 
 

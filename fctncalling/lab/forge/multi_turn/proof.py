@@ -1,28 +1,17 @@
-"""Proofs of plans: truths replay, every call is needed, no shorter plan does the same.
+"""Proofs of plans: truths replay, and every call is needed.
 
-The judge is the project's own multi-turn checker.
+The judge is the project's own multi-turn checker; another way to the same end it takes as well.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice, pairwise, product
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
-from fctncalling.checkers.multi_turn import state_differences
 from fctncalling.data.types import TurnResults
-from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.python_source.parse import PlainCall
-from fctncalling.lab.forge.multi_turn.dials import INTERCHANGEABLE, SWITCHES
 from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result, leaves_with_paths
-from fctncalling.lab.forge.multi_turn.moves import (
-    CLASS_OF,
-    PARAMETER_KINDS,
-    function_moves,
-    result_shape,
-)
 from fctncalling.lab.forge.plan import (
     Place,
     Plan,
@@ -31,136 +20,9 @@ from fctncalling.lab.forge.plan import (
     Value,
     call_places,
     changed_replay,
-    open_session,
     parse_result,
-    plain_call,
     replay,
 )
-
-MOST_CALLS = 3  # neighbours that one call may stand for
-MOST_ARGUMENTS = 12  # choices of arguments tried for a function
-
-
-def alternative_calls(plan: Plan, truth: Sequence[TurnResults]) -> Iterator[tuple[int, PlainCall]]:
-    """Yield other ways to the end of each turn: a call and how many of the turn's it stands for.
-
-    Other calls that a judge could not tell from the truth's, or that leave the same state behind in
-    fewer calls; `truth` is what the plan leaves behind. The search is bounded: one call of another
-    function in place of one to three neighbouring calls of a turn, with the values of those calls,
-    all of them and no others: the words say no others, and say none in vain. The tools and the
-    checker's own comparison decide.
-    """
-    session = open_session(plan)
-    seen = Counter[str]()
-    for turn, record in zip(plan.turns, truth, strict=True):
-        before = Counter(seen)
-        seen.update(record.results)
-        for start, call in enumerate(turn.calls):
-            needed = Counter(record.results[start:]) - before
-            for end in range(start + 1, min(start + MOST_CALLS, len(turn.calls)) + 1):
-                replaced, rest = turn.calls[start:end], turn.calls[end:]
-                # Fewer calls may do where they only change the state, or show what was seen before.
-                may_shrink = _only_change_state(replaced) or any(
-                    e.result in before for e in replaced
-                )
-                if len(replaced) > 1 and not may_shrink:
-                    continue
-                candidates = [
-                    made
-                    for owner in plan.involved_classes
-                    for function in PARAMETER_KINDS[owner]
-                    if _may_stand_for(function, replaced)
-                    for made in islice(_calls(function, replaced), MOST_ARGUMENTS)
-                ]
-                for made in _equivalent_calls(session, candidates, replaced, rest, needed, record):
-                    yield len(replaced), made
-            session.execute(plain_call(call))
-
-
-def _only_change_state(calls: Sequence[PlannedCall]) -> bool:
-    """Whether nobody needs the calls' results."""
-    return all(function_moves().changes_state(call.function) for call in calls)
-
-
-def _may_stand_for(function: str, calls: Sequence[PlannedCall]) -> bool:
-    moves = function_moves()
-    if any(call.function == function for call in calls):
-        return False
-    if len(calls) > 1:
-        owners = {call.class_name for call in calls}
-        return moves.changes_state(function) and owners == {CLASS_OF[function]}
-    same_effect = moves.changes_state(function) == moves.changes_state(calls[0].function)
-    return same_effect and result_shape(calls[0].result) in moves.shapes(function)
-
-
-def _calls(function: str, calls: Sequence[PlannedCall]) -> Iterator[PlainCall]:
-    """Yield calls of a function made of the values of others."""
-    given = [value for call in calls for value in call.arguments.values()]
-    kinds = PARAMETER_KINDS[CLASS_OF[function]][function]
-    wanted = {
-        repr(atom) for each in given if each.kind not in SWITCHES for atom in _atoms(each.value)
-    }
-    for values in product(*(_options(name, kind, given) for name, kind in kinds.items())):
-        named = dict(zip(kinds, values, strict=True))
-        plain = (value for name, value in named.items() if kinds[name] not in SWITCHES)
-        taken = [repr(atom) for value in plain for atom in _atoms(value)]
-        if len(taken) == len(wanted) and wanted.issubset(taken):
-            yield PlainCall(function, (), named)
-
-
-def _atoms(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _options(name: str, kind: str, given: Sequence[Value]) -> list[Any]:
-    """Return the values that a parameter could have, each once."""
-    if kind in SWITCHES:
-        return list(SWITCHES[kind])
-    wanted = INTERCHANGEABLE.get(kind, kind)
-    same = [
-        each.value
-        for each in given
-        if INTERCHANGEABLE.get(each.kind, each.kind) == wanted
-        or (wanted == "number" and type(each.value) in (int, float))
-    ]
-    if wanted == "number":
-        same = [atom for each in same for atom in _atoms(each)]
-        if name == "numbers":
-            same = [same] if len(same) > 1 else []
-    return list({repr(value): value for value in same}.values())
-
-
-def _equivalent_calls(
-    session: ToolSession,
-    candidates: Sequence[PlainCall],
-    replaced: Sequence[PlannedCall],
-    rest: Sequence[PlannedCall],
-    needed: Counter[str],
-    truth: TurnResults,
-) -> Iterator[PlainCall]:
-    """Yield the candidates in place of some calls after which the turn ends as it should."""
-    if not candidates:
-        return
-    here, dirty = session.get_state(), False
-    for call in candidates:
-        if dirty:
-            session.set_state(here)
-        text = session.execute(call)
-        dirty = function_moves().changes_state(call.name)
-        if len(replaced) == 1 and text != replaced[0].result:
-            continue
-        dirty = True
-        results = [text, *(session.execute(plain_call(each)) for each in rest)]
-        if state_differences(session.live_state(), truth.states):
-            continue
-        same_rest = results[1:] == [each.result for each in rest]
-        if (same_rest and _only_change_state(replaced)) or not needed - Counter(results):
-            yield call
-    session.set_state(here)
-
-
-AMBIGUOUS = "another way leads to the same end"
-_MOST_EXCLUDED = 2
 
 
 class Proof(NamedTuple):
@@ -195,13 +57,10 @@ def prove(plan: Plan) -> Proof:
             return Proof(f"the plan passes without calls {first} and {second}", plan)
     if useless := _useless_steps(plan, edges):
         return Proof(f"nothing needs the steps {useless}", plan)
-    excluded = _excluded(plan, truth)
-    if excluded is None:
-        return Proof(AMBIGUOUS, plan)
     turns = _with_calls(
         plan.turns, lambda place, call: replace(call, depends_on=tuple(edges[place]))
     )
-    return Proof("", replace(plan, turns=turns, excluded_functions=excluded))
+    return Proof("", replace(plan, turns=turns))
 
 
 def _useless_steps(plan: Plan, edges: dict[Place, list[Place]]) -> list[Place]:
@@ -215,26 +74,6 @@ def _useless_steps(plan: Plan, edges: dict[Place, list[Place]]) -> list[Place]:
         for t, c in call_places(plan)
         if plan.turns[t].calls[c].purpose == "needed_step" and (t, c) not in needed
     ]
-
-
-def _excluded(plan: Plan, truth: Sequence[TurnResults]) -> tuple[str, ...] | None:
-    """Return the functions that are not offered, since they replace what the truth does.
-
-    None where there are too many, or the plan needs one of them that makes it shorter.
-
-    A function that the plan needs and that could stand for another call is offered: the checker
-    takes either.
-    """
-    used = {call.function for call in plan.calls}
-    found: set[str] = set()
-    for length, call in alternative_calls(plan, truth):
-        if call.name not in used:
-            found.add(call.name)
-        elif length > 1:
-            return None
-        if len(found) > _MOST_EXCLUDED:
-            return None
-    return tuple(sorted(found))
 
 
 def _with_calls(

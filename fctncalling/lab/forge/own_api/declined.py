@@ -13,7 +13,13 @@ from fctncalling.lab.own_api.words.clauses import spoken_value_with_noun
 from fctncalling.lab.own_api.words.frames import Act, RequestFrame, act_families, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.request_fit import stems
-from fctncalling.lab.own_api.words.request_text import SaidCall, request_text, said_call
+from fctncalling.lab.own_api.words.request_text import (
+    REGISTERS,
+    SaidCall,
+    framed_text,
+    request_text,
+    said_call,
+)
 from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 
 _NEVER = r"(?!)"
@@ -59,7 +65,7 @@ def out_of_scope_draft(api: AskableApi, rng: Random) -> RequestDraft:
 
 def _from_outside(api: AskableApi, rng: Random, part: str) -> RequestDraft:
     request = rng.choice(rng.choice(_rows_unserved(api, part)).requests)
-    return RequestDraft(_dressed(request, rng), [], source=part)
+    return RequestDraft(framed_text(request, rng.choice(REGISTERS), rng), [], source=part)
 
 
 def _rows_unserved(api: AskableApi, part: str) -> list[OutOfScopeRequests]:
@@ -83,29 +89,6 @@ def _unserved(api: AskableApi) -> dict[str, list[OutOfScopeRequests]]:
         part: [row for row in _outside(part) if not row.unless.search(everything)]
         for part in ("faq", "foreign", "near", "record")
     }
-
-
-_OPENINGS = (
-    *("", "", "", "Hello, ", "Hi! ", "Excuse me: "),
-    *("By the way, ", "One more thing: ", "So, "),
-)
-_ENDINGS = (
-    *("", "", "", "", " Thanks!", " Please.", " Thank you."),
-    *(" It is urgent.", " Any idea?"),
-)
-
-
-def _dressed(request: str, rng: Random) -> str:
-    """Return a whole request with or without a greeting, so that no two need be the same."""
-    opening = rng.choice(_OPENINGS)
-    text = f"{opening}{request}"
-    if opening.endswith((", ", ": ")) and re.match(r"(?!I\b|[A-Z]{2})[A-Z][a-z]+ ", request):
-        text = f"{opening}{request[:1].lower()}{request[1:]}"
-    if text.endswith((".", "?", "!")):
-        text += rng.choice(_ENDINGS)
-    if rng.random() < 0.15:
-        text = text[:1].lower() + text[1:].rstrip(".")
-    return text
 
 
 def _about_own_thing(api: AskableApi, rng: Random, part: str) -> RequestDraft:

@@ -26,6 +26,7 @@ from fctncalling.lab.forge.words.grammar import (
     sentence,
 )
 from fctncalling.lab.forge.words.noun_phrases import NounPhrases
+from fctncalling.lab.forge.words.turn_check import must_be_said
 
 _FORMS = {"do": 5.0, "want": 2.0, "wish": 1.5, "know": 2.0, "ask": 2.0, "say": 2.0}
 _MANNERS = {
@@ -66,12 +67,11 @@ class Persona:
     def forms(self, draw: Random) -> list[str]:
         """Return the forms of a request, in the order in which this user tries them."""
         liking = _MANNERS[self.manner]
-        # Weighted order without replacement: the keys u ** (1 / weight), largest first.
-        keys = {
-            form: draw.random() ** (1 / (weight * liking.get(form, 1.0)))
-            for form, weight in _FORMS.items()
-        }
-        return sorted(keys, key=keys.__getitem__, reverse=True)
+
+        def key(form: str) -> float:  # largest first: a weighted order without replacement
+            return draw.random() ** (1 / (_FORMS[form] * liking.get(form, 1.0)))
+
+        return sorted(_FORMS, key=key, reverse=True)
 
     def pattern(self, form: str, draw: Random) -> str:
         """Return a pattern for a clause of this form, as polite as this user is now."""
@@ -167,9 +167,9 @@ def with_aim(name: str, aim: str, request: str, draw: Random) -> str | None:
     return None
 
 
-def add_connective(text: str, link: str) -> str:
+def _behind(link: str, text: str) -> str:
     """Return a sentence behind a connective."""
-    return f"{link}{'' if link.endswith(',') else ','} {text}"
+    return f"{link.rstrip(',')}, {text}"
 
 
 _PLEASE = re.compile(r"(please|would|me|check)[.?]$")  # no purpose behind these
@@ -187,11 +187,6 @@ class AskingSentence:
     rest: tuple[str, ...] = ()
     is_plain: bool = True  # whether words may stand before it
     explained: bool = False
-
-    @property
-    def can_be_explained(self) -> bool:
-        """Tell whether "so that I can ..." may follow in the same sentence."""
-        return self.form in _PURPOSE_FORMS and not _PLEASE.search(self.text)
 
 
 @dataclass
@@ -223,12 +218,11 @@ class TurnWording:
                 return False
             if index:
                 link = self._link(group, final=index == len(groups) - 1)
-                made.text = add_connective(made.text, draw_pattern(link, self.draw))
+                made.text = _behind(draw_pattern(link, self.draw), made.text)
             self.requests.append(made)
-        for step in self.turn.requested:
-            token = token_sentence(step, self.nouns) if step.purpose == "needed_step" else None
-            if token is not None:
-                self.requests[-1].rest += (token,)
+        steps = (step for step in self.turn.requested if step.purpose == "needed_step")
+        tokens = (token_sentence(step, self.nouns) for step in steps)
+        self.requests[-1].rest += tuple(filter(None, tokens))
         told = map(self.persona.told, self._surrounded(length))
         self.text = " ".join(map(sentence, told))
         return True
@@ -326,25 +320,23 @@ class TurnWording:
         chance, is_first = self.draw.random(), request is self.requests[0]
         if chance < 0.3 and is_first and request.is_plain and request.form != "want":
             how = "aim_first"
-        elif chance < 0.6 and request.can_be_explained:
+        elif chance < 0.6 and request.form in _PURPOSE_FORMS and not _PLEASE.search(request.text):
             how = "aim_after"
         elif chance < 0.8 and is_first and not _POINTS_BACK.search(purpose):
             how = "aim_sentence_before"
         else:
             how = "aim_sentence_after"
-        in_sentence = how in ("aim_first", "aim_after")
-        if in_sentence and repeats_words(purpose, request.text):
+        text = request.text if how in ("aim_first", "aim_after") else ""
+        if text and repeats_words(purpose, text):
             return
-        why = with_aim(how, purpose, request.text if in_sentence else "", self.draw)
+        why = with_aim(how, purpose, text, self.draw)
         if why is None:
             return
-        request.explained = in_sentence
+        request.explained = text != ""
         if how == "aim_first":
-            request.is_plain = False
-            request.text = why.replace("@", request.text)
+            request.is_plain, request.text = False, why.replace("@", text)
         elif how == "aim_after":
-            space = "" if why.startswith(",") else " "
-            request.text = f"{request.text[:-1]}{space}{why}{request.text[-1]}"
+            request.text = f"{text[:-1]}{'' if why.startswith(',') else ' '}{why}{text[-1]}"
         elif how == "aim_sentence_before":
             before.append(why)
         else:
@@ -357,9 +349,9 @@ class TurnWording:
             return
         link = draw_pattern(name, self.draw)
         if before:
-            before[0] = add_connective(before[0], link)
+            before[0] = _behind(link, before[0])
         elif self.requests[0].is_plain:
-            self.requests[0].text = add_connective(self.requests[0].text, link)
+            self.requests[0].text = _behind(link, self.requests[0].text)
 
     def _words(self, around: list[str]) -> int:
         texts = [text for each in self.requests for text in (each.text, *each.rest)]
@@ -377,16 +369,10 @@ def calls_to_say(turn: PlannedTurn, number: int) -> list[PlannedCall]:
 
 def _has_words(turn: PlannedTurn, number: int, index: int) -> bool:
     """Tell whether a needed step has a value that only words about itself would say."""
-    values = [
-        value.said
-        for value in turn.requested[index].arguments.values()
-        if value.provenance in ("said_now", "inferred") and value.said is not None
-    ]
-    if not values:
-        return False
-    rest = [call for place, call in enumerate(turn.requested) if place != index]
+    rest = [call for at, call in enumerate(turn.requested) if at != index]
     others = [value for call in rest for value in call.arguments.values()]
-    if all(any(value.said == said for value in others) for said in values):
+    said = [each.said for each in turn.requested[index].arguments.values() if must_be_said(each)]
+    if all(any(other.said == each for other in others) for each in said):
         return False
     return not any(
         value.provenance == "result"

@@ -39,15 +39,11 @@ _PLURAL = [
 
 @dataclass(frozen=True)
 class SaidCall:
-    """Words of one call: the phrase with its clauses, and the sentences behind it.
-
-    `front` stands before the phrase where nothing else does, and else behind it.
-    """
+    """Words of one call: the phrase with its clauses, and the sentences behind it."""
 
     phrase: str
     mood: str
     sentences: tuple[str, ...]
-    front: str = ""
 
 
 def said_call(
@@ -78,8 +74,6 @@ def said_call(
     together = together[:1] if rng.random() < SAID_TOGETHER_SHARE else []
     if len(rest) > 1 and rng.random() < 0.35:
         rng.shuffle(rest)
-    if len(rest) > 2 and rng.random() < 0.12:
-        return SaidCall(f"{text}{_as_list(words, rest, arguments, rng)}", frame.mood, ())
     spans = [said_span(words, pair, arguments, rng) for pair in together]
     alone = [name for name in rest if not any(name in pair for pair in together)]
     parts = [verbatim_value(words, name, arguments[name], rng) for name in alone]
@@ -115,24 +109,8 @@ def plural_slot(text: str, name: str) -> str | None:
     return None if re.search(rf"{re.escape(slot)} [a-z]+s\b|'s {re.escape(slot)}", text) else text
 
 
-def _as_list(
-    words: FunctionWords, rest: Sequence[str], arguments: Mapping[str, Any], rng: Random
-) -> str:
-    """Return values by their labels: ": room Birch, day 4 December 2026, ..."."""
-    items = []
-    for name in rest:
-        value = arguments[name]
-        if isinstance(value, bool):
-            items.append(verbatim_value(words, name, value, rng).text.removeprefix("and "))
-        else:
-            mark = rng.choice((" ", " ", ": ", " = "))
-            items.append(f"{words.label(name)}{mark}{spoken_value(words.kinds[name], value, rng)}")
-    return rng.choice((": ", " - ", ". ", ", ")) + ", ".join(items)
-
-
 def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) -> SaidCall:
     sentences = [part.text for part in parts if part.is_sentence]
-    front = ""
     for part in parts:
         if part.is_sentence:
             continue
@@ -140,16 +118,10 @@ def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) ->
             text += f", {part.text.strip('- ')}"
         elif text.endswith("?") or rng.random() < 0.06:
             sentences.insert(0, part.text)
-        elif rng.random() < 0.03 and mood != "ask" and not front and _may_open(part.text):
-            front = part.text
         else:
             joins = _JOINING.match(part.text) and rng.random() < 0.88
             text += f"{'' if part.text.startswith(':') else ' ' if joins else ', '}{part.text}"
-    return SaidCall(text, mood, tuple(sentences), front)
-
-
-def _may_open(text: str) -> bool:
-    return not text.startswith("and ") and len(text.split()) < 7
+    return SaidCall(text, mood, tuple(sentences))
 
 
 _JOINING = re.compile(
@@ -166,9 +138,6 @@ def wrap_in_register(said: SaidCall, register: str, rng: Random) -> str:
     phrase = said.phrase
     if "?" in phrase or phrase.endswith("please") or _says_me_twice(pattern, phrase):
         pattern = "{p}"
-    if said.front:
-        starts = pattern.startswith("{p}") and "?" not in phrase
-        phrase = f"{said.front}, {phrase}" if starts else f"{phrase} {said.front}"
     text = pattern.replace("{p}", phrase)
     if rng.random() < BECAUSE_SHARE and not text.endswith(("?", "!", ".")):
         text = f"{text}, {rng.choice(register_table_phrases('frame')['because'])}"
@@ -202,24 +171,18 @@ def request_text(said: Sequence[SaidCall], rng: Random) -> str:
     register = rng.choice(REGISTERS)
     text = wrap_in_register(said[0], register, rng)
     for each in said[1:]:
-        joins = register_table_phrases("frame")["joins"]
-        if text.endswith(("?", "!")):
-            joins = tuple(join for join in joins if join.startswith("."))
-        join = rng.choice(joins)
+        joints = register_table_phrases("frame")["joins"]
+        has_mark = text.endswith(("?", "!"))
+        joint = rng.choice([e for e in joints if e.startswith(".")] if has_mark else joints)
         same = register if rng.random() < 0.5 else rng.choice(("plain", "terse"))
-        following = wrap_in_register(each, same, rng)
-        if join.startswith((",", ";", "and")):
-            text = text.rstrip(".") if not text.endswith(("?", "!")) else f"{text} "
-            space = " " if join.startswith("and") else ""
-            text = f"{text}{space}{join.replace('{q}', following)}".replace(" ,", ",")
-        else:
-            text = text.rstrip(".") if join.startswith(".") and text.endswith(".") else text
-            joined_on = join if text.endswith((".", "?", "!")) is False else join.lstrip(".")
-            text = f"{text}{joined_on.replace('{q}', following)}"
-    return polish_text(_framed(text, register, rng), register, rng)
+        following = joint.replace("{q}", wrap_in_register(each, same, rng))
+        following = following.lstrip(".") if has_mark else following
+        text = f"{text.rstrip('.')}{' ' if joint.startswith('and') else ''}{following}"
+    return framed_text(text, register, rng)
 
 
-def _framed(text: str, register: str, rng: Random) -> str:
+def framed_text(text: str, register: str, rng: Random) -> str:
+    """Return a whole request, now and then between a greeting, an aside and thanks, polished."""
     frame = register_table_phrases("frame")
     text = _capital(text)
     greeting = ""
@@ -237,10 +200,10 @@ def _framed(text: str, register: str, rng: Random) -> str:
     text = f"{before}{text}{behind}"
     if rng.random() < {"polite": 0.3, "terse": 0.04}.get(register, 0.1):
         text = f"{text} {rng.choice(frame['endings'])}"
-    return text
+    return _polished(text, register, rng)
 
 
-def polish_text(text: str, register: str, rng: Random) -> str:
+def _polished(text: str, register: str, rng: Random) -> str:
     """Return a text with its articles, spaces and marks right; hurried ones lose some of these."""
     text = correct_articles(re.sub(r"\s+", " ", text).strip())
     text = re.sub(r" ([,.?!;:])(?!\w)", r"\1", text)
