@@ -39,7 +39,7 @@ class Knowledge:
 
     def seen(self, result: Any, kinds: Mapping[str, str], turn: int, call: int) -> None:
         """Note what a result tells; `kinds` maps patterns of paths ("history.*") to kinds."""
-        for path, value in leaves_with_paths(result, ()):
+        for path, value in leaves_with_paths(result):
             kind = kinds.get(pattern(path))
             if kind is not None:
                 self.facts.append(Fact(kind, value, turn, call, path))
