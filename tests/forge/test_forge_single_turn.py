@@ -25,8 +25,13 @@ from fctncalling.lab.forge.measures import (
 from fctncalling.lab.forge.own_api.own_single_turn import single_call_draft
 from fctncalling.lab.forge.proof import proof_fault
 from fctncalling.lab.forge.single_turn import CATEGORIES, single_turn_entry
-from fctncalling.lab.forge.single_turn.documents import draw_function, profiles
-from fctncalling.lab.forge.single_turn.library import askable, domains, templates
+from fctncalling.lab.forge.single_turn.documents import (
+    askable,
+    domains,
+    draw_function,
+    profiles,
+    templates,
+)
 from fctncalling.lab.forge.single_turn.tasks import related_nouns
 from fctncalling.lab.own_api.english import correct_articles
 from fctncalling.lab.own_api.kinds import ArgumentKind

@@ -34,8 +34,8 @@ from fctncalling.lab.forge.words.grammar import (
     patterns,
     sentence,
 )
+from fctncalling.lab.forge.words.task_texts import Persona, repeats_words, with_aim
 from fctncalling.lab.forge.words.turn_check import text_mentions
-from fctncalling.lab.forge.words.turn_wording import Persona, repeats_words, with_aim
 from fctncalling.lab.own_api.english import read_day
 
 REQUEST_FORMS = SENTENCE_MOODS[:6]

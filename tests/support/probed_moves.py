@@ -24,8 +24,8 @@ from fctncalling.lab.forge.multi_turn.moves import (
     FunctionMoves,
     refusal_signature,
 )
+from fctncalling.lab.forge.multi_turn.planner import DeadEnd, Walk
 from fctncalling.lab.forge.multi_turn.values import make_world
-from fctncalling.lab.forge.multi_turn.walk import DeadEnd, Walk
 from fctncalling.lab.forge.plan import parse_result
 
 WORLDS = 36

@@ -27,13 +27,16 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
 )
 from fctncalling.lab.forge.proof import UnprovenTask, proof_fault
 from fctncalling.lab.forge.single_turn.documents import (
+    FunctionTemplate,
     OfferedFunction,
+    askable,
+    domains,
     draw_function,
     draw_number,
     profiles,
+    templates,
     texts,
 )
-from fctncalling.lab.forge.single_turn.library import FunctionTemplate, askable, domains, templates
 from fctncalling.lab.own_api.english import correct_articles
 from fctncalling.lab.own_api.kinds.value_tables import value_table
 from fctncalling.lab.own_api.words.request_text import request_text, said_call
