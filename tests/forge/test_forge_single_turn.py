@@ -15,6 +15,7 @@ from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.data.validation import is_function_doc, is_task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer_texts
+from fctncalling.lab.forge.forged_entry import proof_fault
 from fctncalling.lab.forge.measures import (
     OVERLAPPING,
     content_words,
@@ -23,7 +24,6 @@ from fctncalling.lab.forge.measures import (
     word_overlap,
 )
 from fctncalling.lab.forge.own_api.own_single_turn import single_call_draft
-from fctncalling.lab.forge.proof import proof_fault
 from fctncalling.lab.forge.single_turn import CATEGORIES, single_turn_entry
 from fctncalling.lab.forge.single_turn.documents import (
     askable,

@@ -13,7 +13,7 @@ import pytest
 from forge_random_requests import functions, random_requests, request_of
 
 from fctncalling.data.function_docs import DOC_FILES
-from fctncalling.lab.forge.multi_turn.moves import PARAMETER_KINDS
+from fctncalling.lab.forge.multi_turn.dials import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.planner import (
     make_plan,
     with_unoffered_class_request,

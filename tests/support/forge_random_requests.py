@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from fctncalling.lab.forge.multi_turn.moves import PARAMETER_KINDS
+from fctncalling.lab.forge.multi_turn.dials import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.values import draw_value, read_toml
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Provenance, Source, Value
 

@@ -12,17 +12,17 @@ from contextlib import suppress
 from typing import Any
 
 from fctncalling.lab.forge.multi_turn import inventory
-from fctncalling.lab.forge.multi_turn.dials import Dials
+from fctncalling.lab.forge.multi_turn.dials import (
+    PARAMETER_KINDS,
+    TABLE,
+    Dials,
+    FunctionMoves,
+    refusal_signature,
+)
 from fctncalling.lab.forge.multi_turn.knowledge import (
     is_failed_result,
     leaves_with_paths,
     pattern,
-)
-from fctncalling.lab.forge.multi_turn.moves import (
-    PARAMETER_KINDS,
-    TABLE,
-    FunctionMoves,
-    refusal_signature,
 )
 from fctncalling.lab.forge.multi_turn.planner import DeadEnd, Walk
 from fctncalling.lab.forge.multi_turn.values import make_world

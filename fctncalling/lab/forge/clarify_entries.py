@@ -28,8 +28,11 @@ from fctncalling.envs.users.rule_user import REGISTERS
 from fctncalling.lab.forge.forged_entry import (
     ForgedEntry,
     NoTaskDrawn,
+    UnprovenTask,
     difficulty,
     entry_task,
+    proof_fault,
+    question_fault,
     user_answer,
 )
 from fctncalling.lab.forge.own_api.drawn_call import (
@@ -40,7 +43,6 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     require_apart,
 )
 from fctncalling.lab.forge.own_api.own_single_turn import FEWEST_VALUES
-from fctncalling.lab.forge.proof import UnprovenTask, proof_fault, question_fault
 from fctncalling.lab.forge.single_turn.documents import (
     OfferedFunction,
     askable,

@@ -74,7 +74,7 @@ class Value:
     """One argument's value, its kind and where it comes from.
 
     `kind` names what it is to a person: "file_name", "city", "airport", "amount" (see
-    `fctncalling.lab.forge.multi_turn.moves`), the element's kind for a list ("door" for a list of
+    `fctncalling.lab.forge.multi_turn.dials`), the element's kind for a list ("door" for a list of
     doors).
     """
 

@@ -19,6 +19,7 @@ from fctncalling.lab.forge.multi_turn.dials import (
     ANCHOR_ROOM,
     ANCHORS,
     BLANK_KINDS,
+    CLASS_OF,
     CLASS_WEIGHTS,
     FOLLOW_UPS,
     FUNCTION_WEIGHTS,
@@ -26,12 +27,15 @@ from fctncalling.lab.forge.multi_turn.dials import (
     NEVER_UNASKED,
     NEW_KINDS,
     OPPOSITES,
+    PARAMETER_KINDS,
     ROOMY,
     SETTINGS,
     SUPPLIED,
     TOLD_MEASURES,
     Dials,
+    FunctionMoves,
     class_combination_weights,
+    function_moves,
 )
 from fctncalling.lab.forge.multi_turn.drafter import (
     NUMERIC_KINDS,
@@ -45,12 +49,6 @@ from fctncalling.lab.forge.multi_turn.knowledge import (
     Knowledge,
     is_empty_result,
     is_failed_result,
-)
-from fctncalling.lab.forge.multi_turn.moves import (
-    CLASS_OF,
-    PARAMETER_KINDS,
-    FunctionMoves,
-    function_moves,
 )
 from fctncalling.lab.forge.multi_turn.proof import prove, with_long_context_results
 from fctncalling.lab.forge.multi_turn.values import make_world

@@ -21,6 +21,8 @@ from fctncalling.lab.forge.forged_entry import (
     NoTaskDrawn,
     difficulty,
     entry_task,
+    proof_fault,
+    question_fault,
     user_answer,
 )
 from fctncalling.lab.forge.own_api.declined import may_serve, out_of_scope_draft
@@ -37,7 +39,6 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
     several_calls_draft,
     single_call_draft,
 )
-from fctncalling.lab.forge.proof import proof_fault, question_fault
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.vocabulary import spaced_words
 

@@ -13,8 +13,10 @@ from fctncalling.lab.forge.forged_entry import (
     ForgedEntry,
     NoTaskDrawn,
     SingleTurnTask,
+    UnprovenTask,
     difficulty,
     entry_task,
+    proof_fault,
 )
 from fctncalling.lab.forge.measures import content_words
 from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, RequestDraft, draw_call, draw_frame
@@ -25,7 +27,6 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
     listed_values_draft,
     single_call_draft,
 )
-from fctncalling.lab.forge.proof import UnprovenTask, proof_fault
 from fctncalling.lab.forge.single_turn.documents import (
     FunctionTemplate,
     OfferedFunction,

@@ -342,7 +342,8 @@ class TurnWording:
             return
         request.explained = text != ""
         if how == "aim_first":
-            request.is_plain, request.text = False, why.replace("@", text)
+            request.is_plain = False
+            request.text = why.replace("@", text)
         elif how == "aim_after":
             request.text = f"{text[:-1]}{'' if why.startswith(',') else ' '}{why}{text[-1]}"
         elif how == "aim_sentence_before":
