@@ -20,7 +20,7 @@ from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.measures import call_dependencies, count_multi_turn, measure_multi_turn
 from fctncalling.lab.forge.multi_turn import CATEGORIES, HISTORY_DIALS, multi_turn_plan
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS, TABLE, function_moves
-from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
+from fctncalling.lab.forge.multi_turn.drafter import is_failed_result
 from fctncalling.lab.forge.multi_turn.planner import difficulty
 from fctncalling.lab.forge.multi_turn.proof import (
     is_still_shown,

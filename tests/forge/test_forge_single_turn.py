@@ -25,14 +25,14 @@ from fctncalling.lab.forge.measures import (
 )
 from fctncalling.lab.forge.own_api.own_single_turn import single_call_draft
 from fctncalling.lab.forge.single_turn import CATEGORIES, single_turn_entry
-from fctncalling.lab.forge.single_turn.documents import (
+from fctncalling.lab.forge.single_turn.tasks import (
     askable,
     domains,
     draw_function,
     profiles,
+    related_nouns,
     templates,
 )
-from fctncalling.lab.forge.single_turn.tasks import related_nouns
 from fctncalling.lab.own_api.english import correct_articles
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind

@@ -19,7 +19,7 @@ from fctncalling.lab.forge.multi_turn.dials import (
     FunctionMoves,
     refusal_signature,
 )
-from fctncalling.lab.forge.multi_turn.knowledge import (
+from fctncalling.lab.forge.multi_turn.drafter import (
     is_failed_result,
     leaves_with_paths,
     pattern,

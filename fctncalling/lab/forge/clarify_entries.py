@@ -43,16 +43,16 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     require_apart,
 )
 from fctncalling.lab.forge.own_api.own_single_turn import FEWEST_VALUES
-from fctncalling.lab.forge.single_turn.documents import (
+from fctncalling.lab.forge.single_turn.tasks import (
     OfferedFunction,
     askable,
+    distinct_templates,
     domains,
     draw_function,
     draw_number,
     function_document,
     profiles,
 )
-from fctncalling.lab.forge.single_turn.tasks import distinct_templates
 from fctncalling.lab.own_api.english import NUMBERS
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.value_tables import has_table, value_table

@@ -40,15 +40,13 @@ from fctncalling.lab.forge.multi_turn.dials import (
 from fctncalling.lab.forge.multi_turn.drafter import (
     NUMERIC_KINDS,
     Drafter,
-    inferred_value,
-    newest_listed,
-    verbatim_value,
-)
-from fctncalling.lab.forge.multi_turn.knowledge import (
     Fact,
     Knowledge,
+    inferred_value,
     is_empty_result,
     is_failed_result,
+    newest_listed,
+    verbatim_value,
 )
 from fctncalling.lab.forge.multi_turn.proof import prove, with_long_context_results
 from fctncalling.lab.forge.multi_turn.values import make_world

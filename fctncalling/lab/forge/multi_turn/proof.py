@@ -11,7 +11,7 @@ from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import TurnResults
-from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result, leaves_with_paths
+from fctncalling.lab.forge.multi_turn.drafter import is_failed_result, leaves_with_paths
 from fctncalling.lab.forge.plan import (
     Place,
     Plan,

@@ -25,7 +25,6 @@ from fctncalling.lab.forge.forged_entry import (
     question_fault,
     user_answer,
 )
-from fctncalling.lab.forge.own_api.declined import may_serve, out_of_scope_draft
 from fctncalling.lab.forge.own_api.drawn_call import (
     OTHER_MIGHT_DO,
     AskableApi,
@@ -35,7 +34,9 @@ from fctncalling.lab.forge.own_api.offers import OfferedFunctions
 from fctncalling.lab.forge.own_api.own_multi_turn import multi_turn_draft, multi_turn_fault
 from fctncalling.lab.forge.own_api.own_single_turn import (
     functions_weighted_by_askable_values,
+    may_serve,
     missing_value_draft,
+    out_of_scope_draft,
     several_calls_draft,
     single_call_draft,
 )

@@ -18,7 +18,7 @@ from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.multi_turn.knowledge import leaves_with_paths
+from fctncalling.lab.forge.multi_turn.drafter import leaves_with_paths
 from fctncalling.lab.forge.own_api.drawn_call import (
     AskableApi,
     DrawnCall,

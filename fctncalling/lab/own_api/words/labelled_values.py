@@ -17,10 +17,10 @@ from fctncalling.lab.own_api.words.clauses import (
     WRAPPERS,
     SaidValue,
     clause_row_of,
+    has_flag_words,
     verbatim_value,
     with_optional_quotes,
 )
-from fctncalling.lab.own_api.words.flags import has_flag_words
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
 from fctncalling.lab.own_api.words.vocabulary import spoken_name
