@@ -13,8 +13,8 @@ from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
 from fctncalling.lab.own_api.words.clauses import said_flag
 from fctncalling.lab.own_api.words.doc_sentence import imperative
 from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.labelled_values import can_be_said, said_values
 from fctncalling.lab.own_api.words.request_fit import RequestFit
-from fctncalling.lab.own_api.words.request_text import can_be_said, said_values
 from fctncalling.lab.own_api.words.spoken_values import enum_value_words, spoken_value
 
 

@@ -28,8 +28,8 @@ from fctncalling.lab.own_api.words.frames import (
     split_held_out_frames,
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.labelled_values import can_be_said, repeats_thing
 from fctncalling.lab.own_api.words.request_fit import RequestFit
-from fctncalling.lab.own_api.words.request_text import can_be_said, repeats_thing
 from fctncalling.lab.own_api.words.vocabulary import spaced_words
 from fctncalling.specification.api import OwnApi
 

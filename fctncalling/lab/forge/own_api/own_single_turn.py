@@ -24,6 +24,7 @@ from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import spoken_value_with_noun, verbatim_value
 from fctncalling.lab.own_api.words.frames import Act, RequestFrame, act_families, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.labelled_values import repeats_thing
 from fctncalling.lab.own_api.words.own_clauses import WordedValue, own_clauses
 from fctncalling.lab.own_api.words.request_fit import stems
 from fctncalling.lab.own_api.words.request_text import (
@@ -31,7 +32,6 @@ from fctncalling.lab.own_api.words.request_text import (
     SaidCall,
     framed_text,
     plural_slot,
-    repeats_thing,
     request_text,
     said_call,
     several_things,
@@ -218,9 +218,11 @@ def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
     served = alike if api.offers.choice.takes_all else {function, *alike} & {*offered}
     if served:
         raise NoTaskDrawn("another function might do")
-    draft = single_call_draft(api, rng, function)
+    call = draw_call(api, function, rng)
+    frame: RequestFrame = draw_frame(api, call, rng)
+    text = request_text([said_call(api.words[function], frame, call.arguments, rng)], rng)
     hidden = (function, *alike)
-    return replace(draft, calls=[], left_out=hidden, source="left out", about=function)
+    return RequestDraft(text, [], [frame], left_out=hidden, source="left out", about=function)
 
 
 def may_serve(other: FunctionWords, own: FunctionWords, text: str) -> bool:
