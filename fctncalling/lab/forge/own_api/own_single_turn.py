@@ -218,11 +218,9 @@ def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
     served = alike if api.offers.choice.takes_all else {function, *alike} & {*offered}
     if served:
         raise NoTaskDrawn("another function might do")
-    call = draw_call(api, function, rng)
-    frame: RequestFrame = draw_frame(api, call, rng)
-    text = request_text([said_call(api.words[function], frame, call.arguments, rng)], rng)
+    draft = single_call_draft(api, rng, function)
     hidden = (function, *alike)
-    return RequestDraft(text, [], [frame], left_out=hidden, source="left out", about=function)
+    return replace(draft, calls=[], left_out=hidden, source="left out", about=function)
 
 
 def may_serve(other: FunctionWords, own: FunctionWords, text: str) -> bool:

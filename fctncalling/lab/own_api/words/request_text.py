@@ -56,10 +56,7 @@ def said_call(
             form = text.replace(f"{{{name}}}", "{}")
             text = own_clause(words, name, arguments[name], rng, form)
         else:
-            value = arguments[name]
-            is_worded = isinstance(value, WordedValue)
-            said = value.text if is_worded else spoken_value_with_noun(words, name, value, rng)
-            text = text.replace(f"{{{name}}}", said)
+            text = text.replace(f"{{{name}}}", slot_text(words, name, arguments[name], rng))
     text = re.sub(r"\b(?:on|about|with) (?:some|any)thing by\b", "by", text)
     rest = [name for name in arguments if name not in frame.parameters]
     if words.clauses is not None:
@@ -83,6 +80,13 @@ def said_call(
             SaidValue(f"- {remark}", False) if rng.random() < 0.6 else SaidValue(remark, True)
         )
     return _assembled(text, frame.mood, parts, rng)
+
+
+def slot_text(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
+    """Return a value within a phrase, in the words that it may have."""
+    if isinstance(value, WordedValue):
+        return value.text
+    return spoken_value_with_noun(words, name, value, rng)
 
 
 def several_things(words: FunctionWords, name: str, values: Sequence[Any], rng: Random) -> str:
