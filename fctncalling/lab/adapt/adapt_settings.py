@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fctncalling.lab.own_api.api_part import part_of_api
 from fctncalling.lab.own_api.function_choice import MOST_OFFERED
-from fctncalling.lab.own_api.load import load_api, part_of_api
+from fctncalling.lab.own_api.load import load_api
 from fctncalling.specification.api import OwnApi
 
 LATER = {"offered": MOST_OFFERED, "operations": [], "tags": []}

@@ -39,7 +39,7 @@ from fctncalling.lab.adapt.shipped_model import (
     write_shipped_model,
 )
 from fctncalling.lab.adapt.task_files import HELD_OUT, coverage_of
-from fctncalling.lab.own_api.load import add_offer_arguments
+from fctncalling.lab.own_api.api_part import add_offer_arguments
 
 EVALUATED_TASKS = 200
 

@@ -13,7 +13,7 @@ from typing import Any
 from fctncalling.data.json_stream import read_entries
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
 from fctncalling.lab.forge.own_api.own_forge import COVERAGE_PAGE, SAID
-from fctncalling.lab.own_api.load import require_offered
+from fctncalling.lab.own_api.api_part import require_offered
 from fctncalling.specification.api import SpecificationError
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"

@@ -31,10 +31,11 @@ from fctncalling.lab.forge.own_api.offers import TASKS_AN_OFFER, count_offers, o
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
 from fctncalling.lab.forge.own_api.own_single_turn import can_be_missing, single_call_draft
 from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
+from fctncalling.lab.own_api.api_part import add_offer_arguments, part_of_api, require_offered
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.kinds.find import guessed_kind_notes
 from fctncalling.lab.own_api.kinds.value_tables import library_versions
-from fctncalling.lab.own_api.load import add_offer_arguments, load_api, part_of_api, require_offered
+from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.frames import read_phrases, write_phrases
 
 
