@@ -111,7 +111,7 @@ def revealed_candidate_fault(
     docs: Sequence[dict[str, Any]],
     name: str,
     kind: ArgumentKind,
-    candidates: tuple[Candidate, Candidate],
+    candidates: Sequence[Candidate],
 ) -> str | None:
     """Return why one of two candidates can be told from the other; None where none can.
 
@@ -467,12 +467,9 @@ def draft_fault(draft: ClarifyDraft) -> str | None:
         if name != draft.parameter and not is_mentioned(each.text, draft.question):
             return "does not say a value"
     asked = (draft.question, draft.docs, draft.parameter, draft.kind)
-    match draft.candidates:
-        case (value,):
-            return withheld_fault(*asked, value)
-        case (value, other):
-            return revealed_candidate_fault(*asked, (value, other))
-    return None
+    if len(draft.candidates) > 1:
+        return revealed_candidate_fault(*asked, draft.candidates)
+    return withheld_fault(*asked, *draft.candidates)
 
 
 def find_misunderstood_question(task: Task, draft: ClarifyDraft) -> str | None:
@@ -485,13 +482,10 @@ def find_misunderstood_question(task: Task, draft: ClarifyDraft) -> str | None:
     record = _record(task)
     pair = " or ".join(sorted(each.text for each in draft.candidates))
     offers = [f"{pair}?"] if len(draft.candidates) == 2 else []
-    name = draft.parameter
-    for question, answer in _answers(task, name, offers):
-        if not check(task, ClarifyRecord(record, 1, [answer])).valid:
-            return f"{question!r} is answered {answer!r}"
-    for known in known_values(task).keys() - {name}:
-        for question, answer in _answers(task, known):
-            if check(task, ClarifyRecord(record, 1, [answer])).valid:
+    for name in (draft.parameter, *(known_values(task).keys() - {draft.parameter})):
+        is_open = name == draft.parameter
+        for question, answer in _answers(task, name, offers if is_open else ()):
+            if check(task, ClarifyRecord(record, 1, [answer])).valid is not is_open:
                 return f"{question!r} is answered {answer!r}"
     return None
 
