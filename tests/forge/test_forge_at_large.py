@@ -22,10 +22,11 @@ from fctncalling.data.types import Task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer
 from fctncalling.lab.forge.bfcl_source import BFCL_CATEGORIES, LONG_CONTEXT, BfclSource
-from fctncalling.lab.forge.forge_run import ForgeRun, OfficialGuard
+from fctncalling.lab.forge.forge_run import ForgeRun
 from fctncalling.lab.forge.forged_entry import user_texts
 from fctncalling.lab.forge.measures import measure_single_turn
 from fctncalling.lab.forge.multi_turn_entry import adds_mentions_to_tweet_without_any
+from fctncalling.lab.forge.official_guard import OfficialGuard
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.lint import lint_task
 

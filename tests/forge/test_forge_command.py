@@ -15,16 +15,15 @@ from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer_texts
 from fctncalling.lab.forge import bfcl_source
 from fctncalling.lab.forge.bfcl_source import FORGED_CATEGORIES, BfclSource
-from fctncalling.lab.forge.forge_run import (
-    REPEATED,
+from fctncalling.lab.forge.forge_run import REPEATED, ForgeRun
+from fctncalling.lab.forge.forged_entry import user_texts
+from fctncalling.lab.forge.official_guard import (
     SHARED_CALLS,
     SHARED_WORDS,
-    ForgeRun,
     OfficialGuard,
     expected_calls_text,
     word_ngrams,
 )
-from fctncalling.lab.forge.forged_entry import user_texts
 
 SINGLE = [name for name in FORGED_CATEGORIES if not name.startswith("multi_turn")]
 

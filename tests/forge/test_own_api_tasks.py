@@ -20,7 +20,7 @@ from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs import judge, oracle_calls
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.lab.forge import forge_run
-from fctncalling.lab.forge.forge_run import digest
+from fctncalling.lab.forge.official_guard import digest
 from fctncalling.lab.forge.own_api.drawn_call import askable_api
 from fctncalling.lab.forge.own_api.own_forge import Coverage
 from fctncalling.lab.own_api.english import ORDINALS

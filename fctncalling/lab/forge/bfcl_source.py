@@ -15,14 +15,7 @@ from fctncalling.data.paths import official_data_folder, user_data_folder
 from fctncalling.envs.tools.bfcl.long_context import LongContextError, long_context_path
 from fctncalling.lab.forge import multi_turn, single_turn
 from fctncalling.lab.forge.clarify_entries import clarify_entry
-from fctncalling.lab.forge.forge_run import (
-    ForgeFiles,
-    ForgeReport,
-    ForgeRun,
-    OfficialGuard,
-    TaskSource,
-    expected_calls_text,
-)
+from fctncalling.lab.forge.forge_run import ForgeFiles, ForgeReport, ForgeRun, TaskSource
 from fctncalling.lab.forge.forged_entry import ForgedEntry, entry_task
 from fctncalling.lab.forge.measures import write_report
 from fctncalling.lab.forge.multi_turn.dials import (
@@ -32,6 +25,7 @@ from fctncalling.lab.forge.multi_turn.dials import (
     class_combination_weights,
 )
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
+from fctncalling.lab.forge.official_guard import OfficialGuard, expected_calls_text
 
 Maker = Callable[..., ForgedEntry]
 """(category, seed, index, attempt) -> task: nothing else decides but `dials` and `apis`."""

@@ -20,8 +20,8 @@ from fctncalling.data.paths import atomic_write
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.oracle import OMITTED, oracle_calls
-from fctncalling.lab.forge.forge_run import expected_calls_text
 from fctncalling.lab.forge.forged_entry import atoms, user_texts
+from fctncalling.lab.forge.official_guard import expected_calls_text
 
 MAX_TASKS = 2000  # of a category, the first ones: memory stays the same however long the file is
 MOST_OUTCOMES = 12  # of a distribution
