@@ -393,7 +393,7 @@ def _changeable(api: AskableApi, first: DrawnCall) -> list[list[str]]:
     """
     words, primary = first.words, first.words.primary
     is_certain = primary is not None and words.kinds[primary].kind in _CERTAIN
-    groups = [[primary]] if primary in first.arguments else []
+    groups = [[name] for name in first.arguments if name == primary]
     if not is_certain or "look" in act_families(api.acts[first.function]):
         groups += [
             [name]
@@ -404,7 +404,7 @@ def _changeable(api: AskableApi, first: DrawnCall) -> list[list[str]]:
         ]
     is_plain = not any(words.kinds[name].kind in _SAID_BEHIND for name in first.arguments)
     if is_plain and primary in first.arguments and len(first.arguments) > 1 and not words.method:
-        groups.append([primary, *(name for name in first.arguments if name != primary)])
+        groups.append(sorted(first.arguments, key=lambda name: name != primary))
     if not groups:
         raise NoTaskDrawn("differs in nothing that can be said alone")
     return groups
