@@ -36,7 +36,7 @@ from fctncalling.lab.forge.single_turn.tasks import (
 from fctncalling.lab.own_api.english import correct_articles
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
-from fctncalling.lab.own_api.words.own_clauses import own_clause
+from fctncalling.lab.own_api.words.clauses import own_clause
 from fctncalling.lab.own_api.words.spoken_values import spoken_value
 
 

@@ -56,8 +56,8 @@ from fctncalling.lab.forge.single_turn.tasks import (
 from fctncalling.lab.own_api.english import NUMBERS
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.value_tables import has_table, value_table
+from fctncalling.lab.own_api.words.clauses import WordedValue
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.own_clauses import WordedValue
 from fctncalling.lab.own_api.words.request_text import request_text, said_call
 from fctncalling.lab.own_api.words.spoken_values import spoken_value
 

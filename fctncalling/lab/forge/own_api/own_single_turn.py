@@ -21,11 +21,15 @@ from fctncalling.lab.forge.own_api.drawn_call import (
 )
 from fctncalling.lab.own_api.english import enumerated, plural, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.words.clauses import spoken_value_with_noun, verbatim_value
+from fctncalling.lab.own_api.words.clauses import (
+    WordedValue,
+    own_clauses,
+    spoken_value_with_noun,
+    verbatim_value,
+)
 from fctncalling.lab.own_api.words.frames import Act, RequestFrame, act_families, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import repeats_thing
-from fctncalling.lab.own_api.words.own_clauses import WordedValue, own_clauses
 from fctncalling.lab.own_api.words.request_fit import stems
 from fctncalling.lab.own_api.words.request_text import (
     REGISTERS,

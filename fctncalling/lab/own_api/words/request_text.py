@@ -13,6 +13,9 @@ from fctncalling.lab.own_api.english import correct_articles, plural
 from fctncalling.lab.own_api.words.clauses import (
     SAID_TOGETHER_SHARE,
     SaidValue,
+    WordedValue,
+    own_clause,
+    own_clauses,
     said_span,
     span_parameter_pairs,
     spoken_value_with_noun,
@@ -22,7 +25,6 @@ from fctncalling.lab.own_api.words.clauses import (
 from fctncalling.lab.own_api.words.frames import MOODS, RequestFrame, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import said_values
-from fctncalling.lab.own_api.words.own_clauses import WordedValue, own_clause, own_clauses
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
 from fctncalling.lab.own_api.words.vocabulary import register_table_phrases
 
