@@ -26,7 +26,7 @@ from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.lab.forge.forged_entry import atoms, user_texts
-from fctncalling.lab.forge.report import official_tasks
+from fctncalling.lab.forge.measures import official_tasks
 
 Floats = NDArray[np.float64]
 Terms = Callable[[str], Iterable[str]]

@@ -29,19 +29,19 @@ from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import DONE, placeholder_value
 from fctncalling.lab.canaries import canary_policies, play_canaries
 from fctncalling.lab.forge import bfcl_source
-from fctncalling.lab.forge.clarify_entries import clarify_entry
-from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.twin_tasks import (
+from fctncalling.lab.forge.clarify_entries import (
     TOLD,
     UNEVEN,
     Candidate,
     Twins,
+    clarify_entry,
     guess_chance,
     revealed_candidate_fault,
     twins_naming_two_values,
     twins_without_value,
     withheld_fault,
 )
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.lint import lint_task
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.training.demonstrations import GroundTruthPolicy

@@ -17,15 +17,12 @@ from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
-from fctncalling.lab.forge.measures import call_dependencies, measure_fidelity
-from fctncalling.lab.forge.multi_turn import CATEGORIES, HISTORY_DIALS, multi_turn_plan, planner
-from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
-from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
-from fctncalling.lab.forge.multi_turn.moves import TABLE, function_moves
+from fctncalling.lab.forge.measures import call_dependencies, count_multi_turn, measure_multi_turn
+from fctncalling.lab.forge.multi_turn import CATEGORIES, HISTORY_DIALS, multi_turn_plan
+from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS, TABLE, function_moves
+from fctncalling.lab.forge.multi_turn.drafter import is_failed_result
 from fctncalling.lab.forge.multi_turn.planner import difficulty
 from fctncalling.lab.forge.multi_turn.proof import (
-    AMBIGUOUS,
-    Proof,
     is_still_shown,
     prove,
     undetected_wrong_calls,
@@ -217,7 +214,8 @@ def test_categories_are_those_of_the_face() -> None:
 
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="official data is not here")
 def test_measures_of_the_official_tasks_are_the_known_ones() -> None:
-    figures = measure_fidelity(load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json")).figures()
+    tasks = load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json")
+    figures = measure_multi_turn(count_multi_turn(tasks))
     assert (figures["tasks"], figures["edges"], figures["pairs"]) == (200, 63, 116)
     assert (figures["functions"], figures["class_combinations"]) == (81, 20)
     assert figures["effects"] == {"later_result": 30.8, "final_state": 51.8, "neither": 45.9}
@@ -252,48 +250,15 @@ def file_plan(*calls: tuple[str, dict[str, Value]]) -> Plan:
     return Plan(config, ("GorillaFileSystem",), (PlannedTurn(tuple(made), requested=tuple(made)),))
 
 
-COPY = ("cp", {"source": said("entry_name", "note.txt"), "destination": said("folder", "old")})
 REMOVE = ("rm", {"file_name": said("entry_name", "note.txt")})
-RENAME_FOLDER = (
-    "mv",
-    {"source": said("entry_name", "old"), "destination": said("destination", "older")},
-)
 REMOVE_FOLDER = ("rmdir", {"dir_name": said("folder", "old")})
 
 
-def test_a_function_that_does_two_calls_in_one_is_not_offered() -> None:
-    assert prove(file_plan(COPY, REMOVE)).plan.excluded_functions == ("mv",)
-    assert prove(file_plan(COPY)).plan.excluded_functions == ()
-    assert prove(file_plan(REMOVE)).plan.excluded_functions == ()
-
-
-def test_a_function_of_which_the_judge_could_not_tell_the_truth_is_not_offered() -> None:
-    assert prove(file_plan(REMOVE_FOLDER)).plan.excluded_functions == ("rm",)
-    add = PlannedCall("MathAPI", "add", SUM, result='{"result": 5}')
-    one = prove(Plan({"MathAPI": {}}, ("MathAPI",), (PlannedTurn((add,)),)))
-    assert one.plan.excluded_functions == ("sum_values",)
-    assert verdict(one.plan, [["sum_values(numbers=[2, 3])"]])
-
-
-def test_a_plan_that_needs_the_function_of_another_way_is_thrown_away_and_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert prove(file_plan(COPY, REMOVE, RENAME_FOLDER)).fault == AMBIGUOUS
-    both = prove(file_plan(REMOVE_FOLDER, REMOVE))  # the checker takes rm and rmdir alike
-    assert (both.fault, both.plan.excluded_functions) == ("", ())
-    two, found = iter([AMBIGUOUS, AMBIGUOUS]), list[str]()
-
-    def with_faults(plan: Plan) -> Proof:
-        proof = prove(plan)
-        proof = proof if proof.fault else replace(proof, fault=next(two, ""))
-        found.append(proof.fault)
-        return proof
-
-    monkeypatch.setattr(planner, "prove", with_faults)
-    made = multi_turn_entry("multi_turn_miss_param", 21, 0)
-    count = found.count(AMBIGUOUS)
-    assert count >= 2
-    assert dict(made.thrown_away) == {"is ambiguous: other calls lead to the same end": count}
+def test_the_judge_takes_another_way_to_the_same_end() -> None:
+    plan = file_plan(REMOVE_FOLDER, REMOVE)
+    assert not prove(plan).fault
+    assert verdict(plan, [["rm(file_name='old')", "rm(file_name='note.txt')"]])
+    assert not verdict(plan, [["rm(file_name='old')"]])
 
 
 def test_proof_refuses_a_step_that_nobody_asked_for_and_nothing_needs() -> None:
@@ -367,20 +332,23 @@ def test_moves_are_what_probing_gives() -> None:
 @pytest.mark.prove
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="official data is not here")
 def test_forged_plans_measure_like_official_tasks() -> None:
-    official = measure_fidelity(load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json"))
+    official = count_multi_turn(load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json"))
     plans = (multi_turn_plan("multi_turn_base", 1, index) for index in range(12000))
-    forged = measure_fidelity(bare_task(plan) for plan in plans)
-    figures, reference = forged.figures(), official.figures()
+    forged = count_multi_turn(bare_task(plan) for plan in plans)
+    figures, reference = map(measure_multi_turn, (forged, official))
     for name in ("later_result", "final_state", "neither"):
         assert figures["effects"][name] == pytest.approx(reference["effects"][name], abs=5)
     assert figures["turns_per_task"] == pytest.approx(reference["turns_per_task"], abs=0.2)
     shares = (
-        [(c.calls[n] + 0.5) / (c.calls.total() + 4) for n in range(8)] for c in (official, forged)
+        [(each["calls"][n] + 0.5) / (each["calls"].total() + 4) for n in range(8)]
+        for each in (official, forged)
     )
     assert sum(p * math.log(p / q) for p, q in zip(*shares, strict=True)) < 0.02  # in nats
-    assert set(official.classes) <= set(forged.classes)
-    missing = set(official.edges) - set(forged.edges)  # the rarest come once in some thousands
-    assert len(forged.edges) - len(official.edges) >= 100, len(forged.edges)
+    assert set(official["classes"]) <= set(forged["classes"])
+    missing = set(official["edges"]) - set(
+        forged["edges"]
+    )  # the rarest come once in some thousands
+    assert len(forged["edges"]) - len(official["edges"]) >= 100, len(forged["edges"])
     assert len(missing) <= 1, sorted(missing)
 
 

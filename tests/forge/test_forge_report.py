@@ -118,9 +118,9 @@ def test_single_turn_figures_of_a_task_counted_by_hand() -> None:
     figures = measure_single_turn(
         [Task("simple_python_0", "simple_python", question, (doc,), truth)]
     )
-    assert figures.types == {"integer": 0.5, "string": 0.5}
-    assert figures.parameters == {"2": 1.0}
-    assert figures.shares == {
+    assert figures["types of parameters"] == {"integer": 0.5, "string": 0.5}
+    assert figures["parameters of a function"] == {"2": 1.0}
+    assert {name: share for name, share in figures.items() if isinstance(share, float)} == {
         "required parameters": 0.5,
         "parameters with enum": 0.5,
         "parameters with default": 0.0,
@@ -133,7 +133,7 @@ def test_single_turn_figures_of_a_task_counted_by_hand() -> None:
         "arguments left unsaid": 0.5,
         "arguments accepted in several forms": 0.5,
     }
-    assert figures.lengths["question"] == (5.0, 5.0, 5.0)
+    assert figures["words of a question"] == (5.0, 5.0, 5.0)
     with pytest.raises(ValueError, match="at least one task"):
         measure_single_turn([])
 
@@ -155,7 +155,7 @@ def test_the_page_sets_both_sides_side_by_side(tmp_path: Path) -> None:
         ]
         assert f"## {name}\n\n{len(sides[0])} forged tasks, {len(sides[1])} official ones." in page
         if name == "simple_python":
-            shares = [measure_single_turn(tasks).shares["dotted names"] for tasks in sides]
+            shares = [measure_single_turn(tasks)["dotted names"] for tasks in sides]
             assert f"| dotted names | {shares[0]:.1%} | {shares[1]:.1%} |" in page
         else:
             turns = [sum(len(task.question) for task in tasks) / len(tasks) for tasks in sides]

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.twin_tasks import (
+from fctncalling.lab.forge.clarify_entries import (
     HesitationPair,
     Twins,
     second_thoughts,
     twins_naming_two_values,
 )
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
 from likeness import character_ngrams, discriminate, word_tokens

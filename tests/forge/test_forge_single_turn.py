@@ -15,6 +15,7 @@ from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.data.validation import is_function_doc, is_task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer_texts
+from fctncalling.lab.forge.forged_entry import proof_fault
 from fctncalling.lab.forge.measures import (
     OVERLAPPING,
     content_words,
@@ -23,15 +24,19 @@ from fctncalling.lab.forge.measures import (
     word_overlap,
 )
 from fctncalling.lab.forge.own_api.own_single_turn import single_call_draft
-from fctncalling.lab.forge.proof import proof_fault
 from fctncalling.lab.forge.single_turn import CATEGORIES, single_turn_entry
-from fctncalling.lab.forge.single_turn.documents import draw_function, profiles
-from fctncalling.lab.forge.single_turn.library import askable, domains, templates
-from fctncalling.lab.forge.single_turn.tasks import related_nouns
+from fctncalling.lab.forge.single_turn.tasks import (
+    askable,
+    domains,
+    draw_function,
+    profiles,
+    related_nouns,
+    templates,
+)
 from fctncalling.lab.own_api.english import correct_articles
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
-from fctncalling.lab.own_api.words.own_clauses import own_clause
+from fctncalling.lab.own_api.words.clauses import own_clause
 from fctncalling.lab.own_api.words.spoken_values import spoken_value
 
 
@@ -191,7 +196,7 @@ def test_numbers_follow_from_words_and_from_other_units() -> None:
 
 def test_shares_of_derived_numbers_articles_and_forms_are_near_the_official_ones() -> None:
     made = [*entries("simple_python", 700), *entries("multiple", 700)]
-    shares = measure_single_turn(map(task_of, made)).shares
+    shares = measure_single_turn(map(task_of, made))
     assert 0.05 < shares["numbers that the question does not hold"] < 0.1
     assert shares["texts that begin with an article"] < 0.01
     assert shares["arguments left unsaid"] > 0.12
@@ -232,9 +237,9 @@ def test_a_value_is_accepted_in_every_form_and_said_with_its_article() -> None:
 def test_live_docs_are_long_mostly_optional_and_nested_now_and_then() -> None:
     made = [*entries("live_simple", 200), *entries("live_multiple", 100)]
     figures = measure_single_turn(map(task_of, made))
-    assert 0.45 < figures.shares["required parameters"] < 0.7
-    assert figures.shares["parameters with default"] > 0.3
-    assert figures.lengths["parameter description"][0] > 13
+    assert 0.45 < figures["required parameters"] < 0.7
+    assert figures["parameters with default"] > 0.3
+    assert figures["words of a parameter description"][0] > 13
     nested, nulls = 0, 0
     for entry in made:
         [(name, accepted)] = entry["ground_truth"][0].items()

@@ -13,7 +13,7 @@ import pytest
 from forge_random_requests import functions, random_requests, request_of
 
 from fctncalling.data.function_docs import DOC_FILES
-from fctncalling.lab.forge.multi_turn.moves import PARAMETER_KINDS
+from fctncalling.lab.forge.multi_turn.dials import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.planner import (
     make_plan,
     with_unoffered_class_request,
@@ -34,8 +34,8 @@ from fctncalling.lab.forge.words.grammar import (
     patterns,
     sentence,
 )
+from fctncalling.lab.forge.words.task_texts import Persona, repeats_words, with_aim
 from fctncalling.lab.forge.words.turn_check import text_mentions
-from fctncalling.lab.forge.words.turn_wording import Persona, repeats_words, with_aim
 from fctncalling.lab.own_api.english import read_day
 
 REQUEST_FORMS = SENTENCE_MOODS[:6]

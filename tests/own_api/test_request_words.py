@@ -10,8 +10,8 @@ import pytest
 from fctncalling.data.types import FunctionDoc
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
+from fctncalling.lab.own_api.words.clauses import said_flag
 from fctncalling.lab.own_api.words.doc_sentence import imperative
-from fctncalling.lab.own_api.words.flags import said_flag
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import can_be_said, said_values
 from fctncalling.lab.own_api.words.request_fit import RequestFit

@@ -10,8 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from fctncalling.lab.forge.multi_turn.dials import SWITCHES
-from fctncalling.lab.forge.multi_turn.moves import PARAMETER_KINDS
+from fctncalling.lab.forge.multi_turn.dials import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.values import draw_value, read_toml
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Provenance, Source, Value
 
@@ -33,6 +32,13 @@ OPTIONAL = {
     "adjustClimateControl": ["unit", "fanSpeed", "mode"],
 }
 TOGETHER = ("start_date", "end_date")  # given both or not at all
+SWITCHES: dict[str, list[Any]] = {
+    "switch": [True, False],
+    "headlight_mode": ["on", "off", "auto"],
+    "brake_mode": ["engage", "release"],
+    "ignition_mode": ["START", "STOP"],
+    "order_type": ["Buy", "Sell"],
+}
 FLAGS = {*SWITCHES, "count_mode", "car_part", "climate_mode", "temperature_unit", "grant_type"}
 CHOICES: dict[str, Sequence[Any]] = {
     **SWITCHES,

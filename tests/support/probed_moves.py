@@ -12,28 +12,26 @@ from contextlib import suppress
 from typing import Any
 
 from fctncalling.lab.forge.multi_turn import inventory
-from fctncalling.lab.forge.multi_turn.dials import Dials
-from fctncalling.lab.forge.multi_turn.knowledge import (
+from fctncalling.lab.forge.multi_turn.dials import (
+    PARAMETER_KINDS,
+    TABLE,
+    Dials,
+    FunctionMoves,
+    refusal_signature,
+)
+from fctncalling.lab.forge.multi_turn.drafter import (
     is_failed_result,
     leaves_with_paths,
     pattern,
 )
-from fctncalling.lab.forge.multi_turn.moves import (
-    PARAMETER_KINDS,
-    TABLE,
-    FunctionMoves,
-    refusal_signature,
-    result_shape,
-)
+from fctncalling.lab.forge.multi_turn.planner import DeadEnd, Walk
 from fctncalling.lab.forge.multi_turn.values import make_world
-from fctncalling.lab.forge.multi_turn.walk import DeadEnd, Walk
 from fctncalling.lab.forge.plan import parse_result
 
 WORLDS = 36
 _PASSES = 3
 _REDRAWS = 6
 _ROOM = 5  # calls of a prelude
-_MOST_SHAPES = 12
 _SURE = 0.7  # share of a result's values at a place that must be of a kind
 
 
@@ -41,7 +39,7 @@ def learn(seed: int = 0, num_worlds: int = WORLDS) -> dict[str, dict[str, Any]]:
     """Return what probing found of every function.
 
     {function: {"changes", "cures": {refusal: [functions]}, "produces": {path: kind}, "seen_by":
-    [functions], "shapes": [of results]}}.
+    [functions]}}.
     """
     learned: dict[str, dict[str, Any]] = {}
     for _ in range(_PASSES):  # what the first pass cured, the second starts from
@@ -80,7 +78,6 @@ class _Probe:
         self.changed: set[str] = set()
         self.cured: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self.shown: dict[str, Counter[str]] = defaultdict(Counter)
-        self.shapes: dict[str, set[str]] = defaultdict(set)
         self.leaves: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
 
     def visit(self, index: int) -> None:
@@ -138,7 +135,6 @@ class _Probe:
 
     def _note(self, walk: Walk, name: str, text: str) -> None:
         state = walk.session.live_state()
-        self.shapes[name].add(result_shape(text))
         for path, value in leaves_with_paths(parse_result(text)):
             kinds = [
                 kind
@@ -208,13 +204,7 @@ class _Probe:
             "cures": {refusal: names for refusal, names in cures.items() if names},
             "produces": produces,
             "seen_by": sorted(n for n, times in self.shown[name].items() if times > 1),
-            "shapes": _common(self.shapes[name]),
         }
-
-
-def _common(shapes: set[str]) -> list[str]:
-    """Return a function's shapes; none where its results are keyed by what they are about."""
-    return sorted(shapes) if len(shapes) <= _MOST_SHAPES else []
 
 
 def _leading(counts: Counter[str]) -> list[str]:

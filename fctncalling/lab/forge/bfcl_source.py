@@ -15,9 +15,9 @@ from fctncalling.data.paths import official_data_folder, user_data_folder
 from fctncalling.envs.tools.bfcl.long_context import LongContextError, long_context_path
 from fctncalling.lab.forge import multi_turn, single_turn
 from fctncalling.lab.forge.clarify_entries import clarify_entry
-from fctncalling.lab.forge.forge_files import ForgeFiles
-from fctncalling.lab.forge.forge_run import ForgeReport, ForgeRun, TaskSource
+from fctncalling.lab.forge.forge_run import ForgeFiles, ForgeReport, ForgeRun, TaskSource
 from fctncalling.lab.forge.forged_entry import ForgedEntry, entry_task
+from fctncalling.lab.forge.measures import write_report
 from fctncalling.lab.forge.multi_turn.dials import (
     CLASS_WEIGHTS,
     CRITICAL_DIALS,
@@ -26,7 +26,6 @@ from fctncalling.lab.forge.multi_turn.dials import (
 )
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
 from fctncalling.lab.forge.official_guard import OfficialGuard, expected_calls_text
-from fctncalling.lab.forge.report import write_report
 
 Maker = Callable[..., ForgedEntry]
 """(category, seed, index, attempt) -> task: nothing else decides but `dials` and `apis`."""
@@ -58,7 +57,7 @@ BFCL_CATEGORIES = tuple(name for name in FORGED_CATEGORIES if name != "clarify")
 """Categories of BFCL, which are made where none is named."""
 LONG_CONTEXT = ("multi_turn_long_context", "multi_turn_composite")
 """Categories whose tools load BFCL's long-context tables."""
-VERSION = 4
+VERSION = 5
 """Raised where the same seed gives other tasks than before."""
 NO_OFFICIAL_FILES = (
     "no official files are here, so no task is compared with theirs (import-bfcl gets them); the "

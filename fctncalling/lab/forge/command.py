@@ -29,8 +29,15 @@ from fctncalling.cli.shared.next_command import next_command
 from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.errors import TaskError
 from fctncalling.lab.forge.bfcl_source import FORGED_CATEGORIES, add_bfcl_arguments, bfcl_run
-from fctncalling.lab.forge.forge_files import ForgeFiles, OutputConflict, write_tasks
-from fctncalling.lab.forge.forge_run import ForgeFailure, ForgeReport, ForgeRun, TaskSource
+from fctncalling.lab.forge.forge_run import (
+    ForgeFailure,
+    ForgeFiles,
+    ForgeReport,
+    ForgeRun,
+    OutputConflict,
+    TaskSource,
+    write_tasks,
+)
 from fctncalling.lab.forge.own_api.own_forge import add_own_arguments, own_runs
 from fctncalling.specification.api import SpecificationError
 

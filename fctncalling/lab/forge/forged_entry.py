@@ -1,14 +1,135 @@
-"""A forged task as an entry of a file, with what the ledger says of it."""
+"""Forged tasks as entries of a file, with what the ledger says of them, and their proofs.
+
+The truth of a single-turn task passes, and nothing near it does.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.checkers import check
+from fctncalling.checkers.clarify import GUESSED, NEEDLESS_QUESTION, ClarifyRecord
+from fctncalling.data.types import Call, FunctionDoc, Task
+from fctncalling.envs.handlers.registry import get_handler
+from fctncalling.envs.judging.oracle import OMITTED, oracle_calls
 from fctncalling.envs.users.rule_user import RuleUser
+from fctncalling.evaluation.accepted_answers import render_source_value
+
+Record = list[dict[str, dict[str, Any]]]
+
+
+def proof_fault(task: Task) -> str | None:
+    """Return why a task is not proven; None where it is.
+
+    The expected calls are rendered as text, decoded and judged; then every argument is set to a
+    wrong value, every parameter that goes unsaid is given one, and every call is turned into one of
+    another function.
+    """
+    if task.ground_truth is None:
+        return None
+    [calls] = oracle_calls(task)
+    if task.language == "python":
+        handler = get_handler("python_calls")
+        record: Record = handler.decode_ast(handler.render(calls))
+    else:
+        record = _decoded(task, calls)
+    verdict = check(task, record)
+    if not verdict.valid:
+        return f"the truth is refused: {verdict.error_type}: {verdict.message}"
+    if not check(task, list(reversed(record))).valid:
+        return "the truth passes in one order only"
+    for what, wrong in _wrong_records(task, calls):
+        if check(task, wrong).valid:
+            return f"{what} passes too"
+    return None
+
+
+def _wrong_records(task: Task, calls: list[Call]) -> Iterator[tuple[str, Record]]:
+    plain = _decoded(task, calls)
+    truths = task.ground_truth or ()
+    names = [doc.name for doc in task.functions] + ["no_such_function"]
+    for index, (call, truth) in enumerate(zip(calls, truths, strict=True)):
+        accepted: Mapping[str, list[Any]] = truth[call.name]
+        for parameter, values in accepted.items():
+            wrong = wrong_value(call.arguments.get(parameter, _default(values)), values)
+            changed = _decoded(task, [Call(call.name, {parameter: wrong})])[0][call.name]
+            yield f"{call.name}({parameter}={wrong!r})", _with(plain, index, changed)
+        other = next(name for name in names if name != call.name)
+        renamed = copy.deepcopy(plain)
+        [renamed[index]] = ({other: arguments} for arguments in plain[index].values())
+        yield f"a call of {other}", renamed
+    yield "one call less", plain[1:]
+
+
+def _decoded(task: Task, calls: Sequence[Call]) -> Record:
+    """Return calls as the decoder of the task's language gives them: source text but in Python."""
+    if task.language == "python":
+        return [{call.name: dict(call.arguments)} for call in calls]
+    docs = {doc.name: doc.parameters["properties"] for doc in task.functions}
+    return [
+        {
+            call.name: {
+                key: value
+                if isinstance(value, str)
+                else render_source_value(value, docs[call.name][key], task.language, "natural")
+                for key, value in call.arguments.items()
+            }
+        }
+        for call in calls
+    ]
+
+
+def _with(plain: Record, index: int, changed: Mapping[str, Any]) -> Record:
+    record = copy.deepcopy(plain)
+    [arguments] = record[index].values()
+    arguments.update(changed)
+    return record
+
+
+def _default(values: list[Any]) -> Any:
+    return next((value for value in values if value != OMITTED), "value")
+
+
+def wrong_value(value: Any, accepted: list[Any]) -> Any:
+    """Return a value of the same type that is none of the accepted ones."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        wrong = value + 1
+        while wrong in accepted:
+            wrong += 1
+        return wrong
+    if isinstance(value, list):
+        return [*value, value[-1]] if value else ["value"]
+    if isinstance(value, dict):
+        if not value:
+            return {"other": "value"}
+        key = next(iter(value))
+        return {**value, key: wrong_value(value[key], [])}
+    return f"{value} or other"
+
+
+def question_fault(task: Task, record: Record, *, is_open: bool) -> str | None:
+    """Return why it is not proven when to ask; None where it is.
+
+    Without a question the expected calls are a guess where a value is open, and right where none
+    is; one question more than that is needless.
+    """
+    silent = check(task, ClarifyRecord(record, 0)).error_type
+    if silent != (GUESSED if is_open else None):
+        return f"calls without a question are {silent or 'valid'}"
+    needless = check(task, ClarifyRecord(record, 1 + is_open)).error_type
+    return (
+        None if needless == NEEDLESS_QUESTION else f"a question too many is {needless or 'valid'}"
+    )
+
+
+class UnprovenTask(AssertionError):
+    """A forged task whose truth does not prove itself: a defect of the tables or of the forge."""
 
 
 class ForgedEntry(NamedTuple):

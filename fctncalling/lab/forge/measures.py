@@ -1,4 +1,4 @@
-"""Figures of tasks of one turn and of several: the same functions measure forged and official ones.
+"""Figures of tasks of one turn and of several, and the page that sets forged beside official ones.
 
 They read task and truth alone: what a forged task says of itself does not enter.
 """
@@ -8,16 +8,107 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from fctncalling.data.bfcl import iter_tasks
+from fctncalling.data.errors import TaskError
+from fctncalling.data.paths import atomic_write
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.oracle import OMITTED, oracle_calls
 from fctncalling.lab.forge.forged_entry import atoms, user_texts
+from fctncalling.lab.forge.official_guard import expected_calls_text
+
+MAX_TASKS = 2000  # of a category, the first ones: memory stays the same however long the file is
+MOST_OUTCOMES = 12  # of a distribution
+
+
+def write_report(
+    tasks: Path, official_folder: Path | None, page: Path, ledger: Mapping[str, Any]
+) -> None:
+    """Write the Markdown page of a forged file; without official files their column is empty.
+
+    `ledger` holds settings and totals as the ledger's first and last line do.
+    """
+    by_category: dict[str, list[Task]] = {}
+    for task in iter_tasks(tasks):
+        first = by_category.setdefault(task.category, [])
+        if len(first) < MAX_TASKS:
+            first.append(task)
+    sections = (
+        _section(category, forged, official_tasks(official_folder, category))
+        for category, forged in by_category.items()
+    )
+    text = "\n".join([f"# Forged tasks: {tasks.name}", "", _summary(ledger), *sections, ""])
+    with atomic_write(page) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def official_tasks(folder: Path | None, category: str) -> list[Task]:
+    """Return the official tasks of a category; none where the folder has no such file."""
+    file = folder and folder / f"BFCL_v4_{category}.json"
+    try:
+        return list(iter_tasks(file)) if file and file.exists() else []
+    except TaskError:
+        return []
+
+
+def _section(category: str, forged: Sequence[Task], official: Sequence[Task]) -> str:
+    ours, theirs = figure_texts(forged), figure_texts(official)
+    head = f"{len(forged)} forged tasks, {len(official) or 'no'} official ones."
+    rows = [f"| {name} | {text} | {theirs.get(name, '')} |" for name, text in ours.items()]
+    columns = ["| measure | forged | official |", "|---|---|---|"]
+    return "\n".join(["", f"## {category}", "", head, "", *columns, *rows])
+
+
+def figure_texts(tasks: Sequence[Task]) -> dict[str, str]:
+    """Return measure -> figure as text, of tasks of one category; empty for no tasks."""
+    if not tasks:
+        return {}
+    if not tasks[0].is_multi_turn:
+        figures = measure_single_turn(tasks)
+        return {name: _figure_text(figure) for name, figure in figures.items()}
+    # A few official truths cannot be written as calls.
+    counts = count_multi_turn(task for task in tasks if expected_calls_text(task) is not None)
+    lengths = length_spread(text for task in tasks for text in user_texts(task.question))
+    return {
+        **{
+            name.replace("_", " "): _figure_text({k: share / 100 for k, share in figure.items()})
+            if isinstance(figure, Mapping)
+            else str(figure)
+            for name, figure in measure_multi_turn(counts).items()
+        },
+        "words of a turn": _figure_text(lengths),
+    }
+
+
+def _figure_text(figure: Figure) -> str:
+    """Return "2: 40 %, 3: 60 %" (the most frequent outcomes of many), "40.0%", or a spread."""
+    if isinstance(figure, Mapping):
+        shares, kept = figure, [*figure]
+        if len(kept) > MOST_OUTCOMES:
+            kept = sorted(shares, key=lambda key: -shares[key])[:MOST_OUTCOMES]
+        return ", ".join(f"{key}: {100 * shares[key]:.0f} %" for key in kept)
+    if isinstance(figure, tuple):
+        mean, median, ninth = figure
+        return f"{mean:.1f}, {median:.0f}, {ninth:.0f} (mean, median, 90 %)"
+    return f"{figure:.1%}"
+
+
+def _summary(ledger: Mapping[str, Any]) -> str:
+    settings, totals = ledger["settings"], ledger["totals"]
+    thrown = ", ".join(f"{count} that {why}" for why, count in totals["thrown_away"].items())
+    official = settings["official_files"]
+    compared = f"{len(official)} official files" if official else "no official file (none was here)"
+    return (
+        f"{totals['tasks']} tasks of seed {settings['seed']}, compared with {compared}; "
+        f"thrown away: {thrown or 'none'}."
+    )
+
 
 OVERLAPPING = 0.15  # share of a question's content words that makes a function a near miss
 _WORD = re.compile(r"[a-z]{3,}")
@@ -32,20 +123,15 @@ _STOP_WORDS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class SingleTurnFigures:
-    """Figures to compare: shares in 0..1, lengths in words."""
-
-    functions: Mapping[str, float]  # offered by a task -> share of tasks
-    calls: Mapping[str, float]  # expected by a task -> share of tasks
-    parameters: Mapping[str, float]  # of a function -> share of functions
-    types: Mapping[str, float]  # of a parameter -> share of parameters
-    shares: Mapping[str, float]
-    lengths: Mapping[str, tuple[float, float, float]]  # mean, median, 90th percentile
+Figure = Mapping[Any, float] | float | tuple[float, float, float]
+"""Shares by outcome, one share or count, or a spread: mean, median, 90th percentile."""
 
 
-def measure_single_turn(tasks: Iterable[Task]) -> SingleTurnFigures:
-    """Return the figures of some tasks of one category. Raises ValueError where there are none."""
+def measure_single_turn(tasks: Iterable[Task]) -> dict[str, Figure]:
+    """Return the figures of some tasks of one category: shares in 0..1, spreads in words.
+
+    Raises ValueError where there are no tasks.
+    """
     tasks = list(tasks)
     if not tasks:
         raise ValueError("expected at least one task to measure, got none")
@@ -56,32 +142,30 @@ def measure_single_turn(tasks: Iterable[Task]) -> SingleTurnFigures:
         for key, parameter in doc.parameters.get("properties", {}).items()
     ]
     questions = [" ".join(user_texts(task.question)) for task in tasks]
-    return SingleTurnFigures(
-        functions=_shares(str(len(task.functions)) for task in tasks),
-        calls=_shares(str(len(task.ground_truth or ())) for task in tasks),
-        parameters=_shares(str(len(doc.parameters.get("properties", {}))) for doc in docs),
-        types=_shares(str(parameter.get("type")) for _, parameter, _ in parameters),
-        shares={
-            "required parameters": _mean(required for _, _, required in parameters),
-            "parameters with enum": _mean("enum" in each for _, each, _ in parameters),
-            "parameters with default": _mean("default" in each for _, each, _ in parameters),
-            "dotted names": _mean("." in doc.name for doc in docs),
-            "questions that end in ?": _mean(text.rstrip().endswith("?") for text in questions),
-            "questions with quotes": _mean("'" in text or '"' in text for text in questions),
-            **_truth_shares(tasks),
-            **_overlap_shares(tasks),
-        },
-        lengths={
-            "question": length_spread(len(text.split()) for text in questions),
-            "function description": length_spread(len(doc.description.split()) for doc in docs),
-            "parameter description": length_spread(
-                len(str(parameter.get("description", "")).split()) for _, parameter, _ in parameters
-            ),
-            "function name": length_spread(
-                len(doc.name.replace(".", "_").split("_")) for doc in docs
-            ),
-        },
-    )
+    described = (str(parameter.get("description", "")) for _, parameter, _ in parameters)
+    texts = {
+        "question": questions,
+        "function description": (doc.description for doc in docs),
+        "parameter description": described,
+        "function name": (re.sub("[._]", " ", doc.name) for doc in docs),
+    }
+    return {
+        "functions offered": _shares(len(task.functions) for task in tasks),
+        "calls expected": _shares(len(task.ground_truth or ()) for task in tasks),
+        "parameters of a function": _shares(
+            len(doc.parameters.get("properties", {})) for doc in docs
+        ),
+        "types of parameters": _shares(parameter.get("type") for _, parameter, _ in parameters),
+        "required parameters": _mean(required for _, _, required in parameters),
+        "parameters with enum": _mean("enum" in each for _, each, _ in parameters),
+        "parameters with default": _mean("default" in each for _, each, _ in parameters),
+        "dotted names": _mean("." in doc.name for doc in docs),
+        "questions that end in ?": _mean(text.rstrip().endswith("?") for text in questions),
+        "questions with quotes": _mean("'" in text or '"' in text for text in questions),
+        **_truth_shares(tasks),
+        **_overlap_shares(tasks),
+        **{f"words of a {name}": length_spread(each) for name, each in texts.items()},
+    }
 
 
 def _truth_shares(tasks: Sequence[Task]) -> dict[str, float]:
@@ -159,10 +243,9 @@ def _overlap_shares(tasks: Sequence[Task]) -> dict[str, float]:
     }
 
 
-def _shares(values: Iterable[str]) -> dict[str, float]:
-    counts = Counter(values)
-    total = sum(counts.values())
-    return {key: counts[key] / total for key in sorted(counts)}
+def _shares(values: Iterable[Any]) -> dict[str, float]:
+    counts = Counter(map(str, values))
+    return {key: counts[key] / counts.total() for key in sorted(counts)}
 
 
 def _mean(values: Iterable[bool]) -> float:
@@ -170,16 +253,11 @@ def _mean(values: Iterable[bool]) -> float:
     return sum(listed) / len(listed) if listed else 0.0
 
 
-def length_spread(values: Iterable[int]) -> tuple[float, float, float]:
-    """Return mean, median and 90th percentile; zeros for no values."""
-    listed = sorted(values)
-    if not listed:
-        return (0.0, 0.0, 0.0)
-    return (
-        statistics.fmean(listed),
-        float(statistics.median(listed)),
-        float(listed[min(len(listed) - 1, 9 * len(listed) // 10)]),
-    )
+def length_spread(texts: Iterable[str]) -> tuple[float, float, float]:
+    """Return mean, median and 90th percentile of the numbers of words; zeros for no texts."""
+    listed = sorted(len(text.split()) for text in texts) or [0]
+    median, ninth = float(statistics.median(listed)), float(listed[9 * len(listed) // 10])
+    return statistics.fmean(listed), median, ninth
 
 
 class CallDependencies(NamedTuple):
@@ -188,14 +266,6 @@ class CallDependencies(NamedTuple):
     results: tuple[str, ...]  # of the whole truth
     later: tuple[tuple[int, ...], ...]  # per call: the later calls whose results change
     state: tuple[bool, ...]  # per call: whether the final public state changes
-
-    def longest_chain(self) -> int:
-        """Return the most calls in a row of which each changes a result of the next."""
-        length = [1] * len(self.later)
-        for call, changed in enumerate(self.later):
-            for other in changed:
-                length[other] = max(length[other], length[call] + 1)
-        return max(length, default=0)
 
 
 def call_dependencies(task: Task) -> CallDependencies:
@@ -227,70 +297,61 @@ def _replay(
 PROVENANCES = ("this_turn", "earlier_turn", "result", "state", "flag", "inferred")
 
 
-@dataclass
-class MultiTurnCounts:
-    """Counts over tasks. Sums of two are counts over both."""
+def count_multi_turn(tasks: Iterable[Task]) -> dict[str, Counter[Any]]:
+    """Return counts over multi-turn tasks.
 
-    tasks: int = 0
-    turns: Counter[int] = field(default_factory=Counter)  # turns of a task
-    calls: Counter[int] = field(default_factory=Counter)  # calls of a turn
-    classes: Counter[tuple[str, ...]] = field(default_factory=Counter)  # sorted
-    functions: Counter[str] = field(default_factory=Counter)
-    pairs: Counter[tuple[str, str]] = field(default_factory=Counter)  # neighbours inside a turn
-    provenance: Counter[str] = field(default_factory=Counter)  # of arguments' atoms
-    effects: Counter[str] = field(default_factory=Counter)  # later_result, final_state, neither
-    edges: Counter[tuple[str, str]] = field(default_factory=Counter)  # to the first result changed
-    chains: Counter[int] = field(default_factory=Counter)  # longest chain of a task
-
-    def add(self, task: Task) -> None:
-        """Count one task."""
-        truth = oracle_calls(task)
-        self.tasks += 1
-        self.turns[len(truth)] += 1
-        self.classes[tuple(sorted(task.involved_classes))] += 1
-        for turn in truth:
-            names = [call.name for call in turn]
-            self.calls[len(names)] += 1
-            self.functions.update(names)
-            self.pairs.update(pairwise(names))
-        found = call_dependencies(task)
-        self.provenance.update(argument_provenances(task, found.results))
-        self.chains[found.longest_chain()] += 1
-        names = [call.name for turn in truth for call in turn]
-        for number, later in enumerate(found.later):
-            if later:
-                self.effects["later_result"] += 1
-                self.edges[names[number], names[later[0]]] += 1
-            self.effects["final_state"] += found.state[number]
-            self.effects["neither"] += not (later or found.state[number])
-
-    def figures(self) -> dict[str, Any]:
-        """Return the measures as plain numbers: means, and shares in percent."""
-        num_calls = self.functions.total()
-        return {
-            "tasks": self.tasks,
-            "turns_per_task": _count_mean(self.turns),
-            "calls_per_turn": _count_mean(self.calls),
-            "turns": _count_shares(self.turns),
-            "calls": _count_shares(self.calls),
-            "class_combinations": len(self.classes),
-            "functions": len(self.functions),
-            "pairs": len(self.pairs),
-            "provenance": {name: _percent(self.provenance, name) for name in PROVENANCES},
-            "effects": {
-                name: round(100 * count / num_calls, 1) for name, count in self.effects.items()
-            },
-            "edges": len(self.edges),
-            "chains": _count_shares(self.chains),
-        }
-
-
-def measure_fidelity(tasks: Iterable[Task]) -> MultiTurnCounts:
-    """Return the counts over multi-turn tasks."""
-    fidelity = MultiTurnCounts()
+    They are of turns (of a task), calls (of a turn), classes, functions, pairs of neighbours in a
+    turn, provenance of arguments' atoms, effects of calls, edges to the first result that a call
+    changes, and the longest chain of a task.
+    """
+    counts = defaultdict[str, Counter[Any]](Counter)
     for task in tasks:
-        fidelity.add(task)
-    return fidelity
+        turns = [[call.name for call in turn] for turn in oracle_calls(task)]
+        counts["turns"][len(turns)] += 1
+        counts["classes"][tuple(sorted(task.involved_classes))] += 1
+        for turn in turns:
+            counts["calls"][len(turn)] += 1
+            counts["pairs"].update(pairwise(turn))
+        names = [name for turn in turns for name in turn]
+        counts["functions"].update(names)
+        results, changed, ends = call_dependencies(task)
+        counts["provenance"].update(argument_provenances(task, results))
+        chains = [1] * len(names)
+        for number, (later, is_kept) in enumerate(zip(changed, ends, strict=True)):
+            for other in later:
+                chains[other] = max(chains[other], chains[number] + 1)
+            counts["edges"].update((names[number], names[each]) for each in later[:1])
+            kinds = {"later_result": bool(later), "final_state": is_kept}
+            counts["effects"].update(kinds | {"neither": not (later or is_kept)})
+        counts["chains"][max(chains, default=0)] += 1
+    return counts
+
+
+def measure_multi_turn(counts: Mapping[str, Counter[Any]]) -> dict[str, Any]:
+    """Return the figures of counts as plain numbers: means, and shares in percent."""
+
+    def mean(name: str) -> float:
+        each = counts[name]
+        return round(sum(key * number for key, number in each.items()) / max(1, each.total()), 2)
+
+    def shares(name: str, keys: Iterable[Any], total: int) -> dict[Any, float]:
+        return {key: round(100 * counts[name][key] / max(1, total), 1) for key in keys}
+
+    total = {name: each.total() for name, each in counts.items()}
+    return {
+        "tasks": total["turns"],
+        "turns_per_task": mean("turns"),
+        "calls_per_turn": mean("calls"),
+        "turns": shares("turns", sorted(counts["turns"]), total["turns"]),
+        "calls": shares("calls", sorted(counts["calls"]), total["calls"]),
+        "class_combinations": len(counts["classes"]),
+        "functions": len(counts["functions"]),
+        "pairs": len(counts["pairs"]),
+        "provenance": shares("provenance", PROVENANCES, total["provenance"]),
+        "effects": shares("effects", counts["effects"], total["functions"]),
+        "edges": len(counts["edges"]),
+        "chains": shares("chains", sorted(counts["chains"]), total["chains"]),
+    }
 
 
 def argument_provenances(task: Task, results: Iterable[str]) -> Iterator[str]:
@@ -321,15 +382,3 @@ def occurs(value: Any, text: str) -> bool:
         number = re.escape(wanted.removesuffix(".0"))
         return re.search(rf"(?<![\w.]){number}(?:\.0+)?(?!\w|\.\d)", text) is not None
     return wanted in text
-
-
-def _count_mean(counts: Counter[int]) -> float:
-    return round(sum(k * n for k, n in counts.items()) / max(1, counts.total()), 2)
-
-
-def _percent(counts: Counter[Any], key: Any) -> float:
-    return round(100 * counts[key] / max(1, counts.total()), 1)
-
-
-def _count_shares(counts: Counter[int]) -> dict[int, float]:
-    return {key: _percent(counts, key) for key in sorted(counts)}

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
-from fctncalling.data.bfcl import embedded_path
-from fctncalling.data.errors import Location
-from fctncalling.data.function_docs import FunctionDocs
 from fctncalling.lab.forge.forged_entry import ForgedEntry
 from fctncalling.lab.forge.measures import occurs
 from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, Dials, multi_turn_plan
@@ -18,7 +14,6 @@ from fctncalling.lab.forge.multi_turn.proof import Criticality, count_undetected
 from fctncalling.lab.forge.plan import Plan, task_entry
 from fctncalling.lab.forge.words import CannotSay, user_texts
 
-AMBIGUOUS = "is ambiguous: other calls lead to the same end"
 PLANS = 50  # plans tried for a task
 
 
@@ -36,10 +31,8 @@ def multi_turn_entry(
     LongContextError where BFCL's tables are needed and missing, CannotSay where no plan could be
     worded.
     """
-    ambiguous = 0
     for number in range(PLANS):
         plan = multi_turn_plan(category, seed, index, attempt * PLANS + number, dials, apis)
-        ambiguous += plan.ambiguous
         if adds_mentions_to_tweet_without_any(plan):
             continue
         measured = count_undetected_wrong_calls(plan) if dials == CRITICAL_DIALS else None
@@ -52,10 +45,7 @@ def multi_turn_entry(
         if dials == HISTORY_DIALS and not _needs_history(plan, texts):
             continue
         entry = task_entry(plan, texts, f"{category}_{index}")
-        if plan.excluded_functions:
-            entry["function"] = _offered(plan)
-        thrown = {AMBIGUOUS: ambiguous} if ambiguous else {}
-        return ForgedEntry(entry, plan.difficulty, _provenance(plan, number, measured), thrown)
+        return ForgedEntry(entry, plan.difficulty, _provenance(plan, number, measured))
     raise CannotSay(f"{category}: none of {PLANS} plans of number {index} could be worded")
 
 
@@ -91,23 +81,6 @@ def _needs_history(plan: Plan, texts: Sequence[str]) -> bool:
         for call in turn.calls
         for value in call.arguments.values()
     )
-
-
-def _offered(plan: Plan) -> list[str]:
-    """Return the names of the classes' functions, less those that are never offered."""
-    return [
-        name
-        for class_name in plan.involved_classes
-        for name in _documented(class_name)
-        if name not in plan.excluded_functions
-    ]
-
-
-@cache
-def _documented(class_name: str) -> tuple[str, ...]:
-    folder = embedded_path("multi_turn_func_doc")
-    docs = FunctionDocs(folder).class_docs([class_name], Location(folder, 0))
-    return tuple(doc.name for doc in docs)
 
 
 def _provenance(

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from fctncalling.checkers.multi_turn import LiveTurnResults, turn_fault
@@ -74,7 +74,7 @@ class Value:
     """One argument's value, its kind and where it comes from.
 
     `kind` names what it is to a person: "file_name", "city", "airport", "amount" (see
-    `fctncalling.lab.forge.multi_turn.moves`), the element's kind for a list ("door" for a list of
+    `fctncalling.lab.forge.multi_turn.dials`), the element's kind for a list ("door" for a list of
     doors).
     """
 
@@ -125,8 +125,6 @@ class Plan:
     variant: str = "base"  # base, miss_func, miss_param, long_context, composite, irrelevance
     difficulty: float = 0.0  # 0 (one call, all said) to 1
     missed_functions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    excluded_functions: tuple[str, ...] = ()  # offered never: another way to the same end
-    ambiguous: int = 0  # plans thrown away in its place: another way led to the same end
     seed: str = ""  # "seed/category/index": makes this very plan again
     tools: Mapping[str, str] = field(default_factory=dict)  # class that is not BFCL's -> its path
 
@@ -168,8 +166,6 @@ def task_entry(plan: Plan, texts: Sequence[str], task_id: str) -> dict[str, Any]
         ],
         "involved_classes": list(plan.involved_classes),
     }
-    if plan.excluded_functions:
-        entry["excluded_function"] = list(plan.excluded_functions)
     if plan.missed_functions:
         entry["missed_function"] = {
             str(turn): list(names) for turn, names in plan.missed_functions.items()
@@ -209,6 +205,22 @@ def copy_argument(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: copy_argument(each) for key, each in value.items()}
     return value
+
+
+def said_earlier(call: PlannedCall, turn: int, but: Collection[str] = ()) -> PlannedCall:
+    """Return a call with the values that the words of an earlier turn have said.
+
+    They are pointed at, not named again; `but`: arguments of which they did not say the value.
+    """
+    arguments = {
+        name: replace(value, provenance="said_before", said=None, source=Source(turn))
+        if value.provenance in ("said_now", "inferred")
+        and value.said is not None
+        and name not in but
+        else value
+        for name, value in call.arguments.items()
+    }
+    return replace(call, arguments=arguments)
 
 
 # Replays of plans on fresh tools: as planned, and with calls left out or changed.

@@ -185,8 +185,10 @@ def read_day(text: str) -> datetime.date | None:
 
 
 def enumerated(texts: Sequence[str], conjunction: str = " and ") -> str:
-    """Return an enumeration: "a, b and c"; "" for none."""
+    """Return an enumeration: "a, b and c"; "" for none. A list in it wants a comma before "and"."""
     *front, last = texts or ("",)
+    if conjunction == " and " and any(" and " in text or ", " in text for text in texts):
+        conjunction = ", and "
     return f"{', '.join(front)}{conjunction}{last}" if front else last
 
 

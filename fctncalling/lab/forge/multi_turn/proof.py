@@ -1,28 +1,17 @@
-"""Proofs of plans: truths replay, every call is needed, no shorter plan does the same.
+"""Proofs of plans: truths replay, and every call is needed.
 
-The judge is the project's own multi-turn checker.
+The judge is the project's own multi-turn checker; another way to the same end it takes as well.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice, pairwise, product
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
-from fctncalling.checkers.multi_turn import state_differences
 from fctncalling.data.types import TurnResults
-from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.python_source.parse import PlainCall
-from fctncalling.lab.forge.multi_turn.dials import INTERCHANGEABLE, SWITCHES
-from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result, leaves_with_paths
-from fctncalling.lab.forge.multi_turn.moves import (
-    CLASS_OF,
-    PARAMETER_KINDS,
-    function_moves,
-    result_shape,
-)
+from fctncalling.lab.forge.multi_turn.drafter import is_failed_result, leaves_with_paths
 from fctncalling.lab.forge.plan import (
     Place,
     Plan,
@@ -31,172 +20,12 @@ from fctncalling.lab.forge.plan import (
     Value,
     call_places,
     changed_replay,
-    open_session,
     parse_result,
-    plain_call,
     replay,
 )
 
-MOST_CALLS = 3  # neighbours that one call may stand for
-MOST_ARGUMENTS = 12  # choices of arguments tried for a function
 
-
-class AlternativeCall(NamedTuple):
-    """A call that does what `length` calls of a turn from `start` on do."""
-
-    turn: int
-    start: int
-    length: int
-    call: PlainCall
-
-
-def alternative_calls(plan: Plan, truth: Sequence[TurnResults]) -> Iterator[AlternativeCall]:
-    """Yield other ways to the end of each turn; `truth` is what the plan leaves behind.
-
-    Other calls that a judge could not tell from the truth's, or that leave the same state behind in
-    fewer calls. The search is bounded: one call of another function in place of one to three
-    neighbouring calls of a turn, with the values of those calls, all of them and no others: the
-    words say no others, and say none in vain. The tools and the checker's own comparison decide.
-    """
-    session = open_session(plan)
-    seen = Counter[str]()
-    for number, turn in enumerate(plan.turns):
-        before = Counter(seen)
-        seen.update(truth[number].results)
-        for start, call in enumerate(turn.calls):
-            needed = Counter(truth[number].results)
-            needed.subtract(truth[number].results[:start])
-            needed.subtract(before)
-            for length, candidates in _windows(plan.involved_classes, turn, start, before):
-                calls = turn.calls[start:]
-                for made in _equivalent_calls(
-                    session, candidates, calls[:length], calls[length:], +needed, truth[number]
-                ):
-                    yield AlternativeCall(number, start, length, made)
-            session.execute(plain_call(call))
-
-
-def _windows(
-    classes: Sequence[str], turn: PlannedTurn, start: int, before: Mapping[str, int]
-) -> Iterator[tuple[int, list[PlainCall]]]:
-    """Yield (length, calls that could stand for so many calls from `start` on)."""
-    for length in range(1, min(MOST_CALLS, len(turn.calls) - start) + 1):
-        calls = turn.calls[start : start + length]
-        if length > 1 and not _may_shrink(calls, before):
-            continue
-        candidates = [
-            made
-            for owner in classes
-            for function in PARAMETER_KINDS[owner]
-            if _may_stand_for(function, calls)
-            for made in islice(_calls(function, calls), MOST_ARGUMENTS)
-        ]
-        if candidates:
-            yield length, candidates
-
-
-def _may_shrink(calls: Sequence[PlannedCall], before: Mapping[str, int]) -> bool:
-    """Whether fewer calls could do.
-
-    Of calls that only change the state nobody needs the results, and a result that was seen before
-    need not be seen again.
-    """
-    return _all_change_state(calls) or any(call.result in before for call in calls)
-
-
-def _all_change_state(calls: Sequence[PlannedCall]) -> bool:
-    return all(function_moves().changes_state(call.function) for call in calls)
-
-
-def _may_stand_for(function: str, calls: Sequence[PlannedCall]) -> bool:
-    known = function_moves()
-    if any(call.function == function for call in calls):
-        return False
-    if len(calls) > 1:
-        owners = {call.class_name for call in calls}
-        return known.changes_state(function) and owners == {CLASS_OF[function]}
-    same_effect = known.changes_state(function) == known.changes_state(calls[0].function)
-    return same_effect and result_shape(calls[0].result) in known.shapes(function)
-
-
-def _calls(function: str, calls: Sequence[PlannedCall]) -> Iterator[PlainCall]:
-    """Yield calls of a function made of the values of others."""
-    given = [
-        (INTERCHANGEABLE.get(value.kind, value.kind), value.value)
-        for call in calls
-        for value in call.arguments.values()
-    ]
-    kinds = PARAMETER_KINDS[CLASS_OF[function]][function]
-    wanted = {repr(atom) for kind, value in given if kind not in SWITCHES for atom in _atoms(value)}
-    options = [_options(name, kind, given) for name, kind in kinds.items()]
-    for values in product(*options):
-        named = dict(zip(kinds, values, strict=True))
-        taken = [
-            repr(atom)
-            for name, value in named.items()
-            if kinds[name] not in SWITCHES
-            for atom in _atoms(value)
-        ]
-        if len(taken) == len(wanted) and wanted.issubset(taken):
-            yield PlainCall(function, (), named)
-
-
-def _atoms(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _options(name: str, kind: str, given: Sequence[tuple[str, Any]]) -> list[Any]:
-    """Return the values that a parameter could have, each once."""
-    if kind in SWITCHES:
-        return list(SWITCHES[kind])
-    wanted = INTERCHANGEABLE.get(kind, kind)
-    same = [value for each, value in given if each == wanted or _is_number(wanted, value)]
-    if name == "numbers":
-        atoms = [atom for each in same for atom in _atoms(each)]
-        same = [atoms] if len(atoms) > 1 else []
-    elif wanted == "number":
-        same = [atom for each in same for atom in _atoms(each)]
-    return list({repr(value): value for value in same}.values())
-
-
-def _is_number(kind: str, value: Any) -> bool:
-    return kind == "number" and type(value) in (int, float)
-
-
-def _equivalent_calls(
-    session: ToolSession,
-    candidates: Sequence[PlainCall],
-    replaced: Sequence[PlannedCall],
-    rest: Sequence[PlannedCall],
-    needed: Counter[str],
-    truth: TurnResults,
-) -> Iterator[PlainCall]:
-    """Yield the candidates in place of some calls after which the turn ends as it should."""
-    here, dirty = session.get_state(), False
-    for call in candidates:
-        if dirty:
-            session.set_state(here)
-        text = session.execute(call)
-        dirty = function_moves().changes_state(call.name)
-        if len(replaced) == 1 and text != replaced[0].result:
-            continue
-        dirty = True
-        results = [text, *(session.execute(plain_call(each)) for each in rest)]
-        if state_differences(session.live_state(), truth.states):
-            continue
-        # Of calls that only change the state, nobody needs the results.
-        same_rest = results[1:] == [each.result for each in rest]
-        if (same_rest and _all_change_state(replaced)) or not needed - Counter(results):
-            yield call
-    session.set_state(here)
-
-
-AMBIGUOUS = "another way leads to the same end"
-_MOST_EXCLUDED = 2
-
-
-@dataclass(frozen=True)
-class Proof:
+class Proof(NamedTuple):
     """Outcome of a plan's replay. A plan is proven where `fault` is empty."""
 
     fault: str
@@ -228,12 +57,10 @@ def prove(plan: Plan) -> Proof:
             return Proof(f"the plan passes without calls {first} and {second}", plan)
     if useless := _useless_steps(plan, edges):
         return Proof(f"nothing needs the steps {useless}", plan)
-    excluded = _excluded(plan, truth)
-    if excluded is None:
-        return Proof(AMBIGUOUS, plan)
-    return Proof(
-        "", replace(plan, turns=_with_edges(plan.turns, edges), excluded_functions=excluded)
+    turns = _with_calls(
+        plan.turns, lambda place, call: replace(call, depends_on=tuple(edges[place]))
     )
+    return Proof("", replace(plan, turns=turns))
 
 
 def _useless_steps(plan: Plan, edges: dict[Place, list[Place]]) -> list[Place]:
@@ -249,34 +76,18 @@ def _useless_steps(plan: Plan, edges: dict[Place, list[Place]]) -> list[Place]:
     ]
 
 
-def _excluded(plan: Plan, truth: Sequence[TurnResults]) -> tuple[str, ...] | None:
-    """Return the functions that are not offered, since they replace what the truth does.
-
-    None where there are too many, or the plan needs one of them that makes it shorter.
-
-    A function that the plan needs and that could stand for another call is offered: the checker
-    takes either.
-    """
-    used = {call.function for call in plan.calls}
-    found: set[str] = set()
-    for way in alternative_calls(plan, truth):
-        if way.call.name not in used:
-            found.add(way.call.name)
-        elif way.length > 1:
-            return None
-        if len(found) > _MOST_EXCLUDED:
-            return None
-    return tuple(sorted(found))
-
-
-def _with_edges(turns: Sequence[PlannedTurn], edges: dict[Any, Any]) -> tuple[PlannedTurn, ...]:
-    found = []
-    for t, turn in enumerate(turns):
-        calls = tuple(
-            replace(call, depends_on=tuple(edges[t, c])) for c, call in enumerate(turn.calls)
-        )
-        found.append(replace(turn, calls=calls, requested=calls))
-    return tuple(found)
+def _with_calls(
+    turns: Sequence[PlannedTurn], change: Callable[[Place, PlannedCall], PlannedCall]
+) -> tuple[PlannedTurn, ...]:
+    """Return the turns with each call changed; the words ask for the changed ones."""
+    changed = (
+        tuple(change((t, c), call) for c, call in enumerate(turn.calls))
+        for t, turn in enumerate(turns)
+    )
+    return tuple(
+        replace(turn, calls=calls, requested=calls)
+        for turn, calls in zip(turns, changed, strict=True)
+    )
 
 
 def with_long_context_results(plan: Plan) -> Plan | None:
@@ -287,18 +98,15 @@ def with_long_context_results(plan: Plan) -> Plan | None:
     Raises LongContextError where BFCL's tables are not here.
     """
     longer = replace(plan, variant="long_context")
-    shown: dict[tuple[int, int], str] = {}
-    turns = []
-    for t, (turn, record) in enumerate(zip(plan.turns, replay(longer), strict=True)):
-        shown.update({(t, c): text for c, text in enumerate(record.results)})
-        calls = tuple(
-            replace(call, result=text)
-            for call, text in zip(turn.calls, record.results, strict=True)
-        )
-        if not all(is_still_shown(value, shown) for c in calls for value in c.arguments.values()):
-            return None
-        turns.append(replace(turn, calls=calls, requested=calls))
-    return replace(longer, turns=tuple(turns))
+    shown = {
+        (t, c): text
+        for t, record in enumerate(replay(longer))
+        for c, text in enumerate(record.results)
+    }
+    if not all(is_still_shown(value, shown) for value in plan.values):
+        return None
+    turns = _with_calls(plan.turns, lambda place, call: replace(call, result=shown[place]))
+    return replace(longer, turns=turns)
 
 
 def is_still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
@@ -372,44 +180,32 @@ class UndetectedWrongCall(NamedTuple):
 
 def count_undetected_wrong_calls(plan: Plan) -> Criticality:
     """Return how many calls of a proven plan have an undetected wrong call (a trap)."""
-    found = undetected_wrong_calls(plan)
+    traps = undetected_wrong_calls(plan)
     actions = sum(len(turn.calls) + 1 for turn in plan.turns)
-    return Criticality(actions, len(found), sum(trap.silent for trap in found))
+    return Criticality(actions, len(traps), sum(trap.silent for trap in traps))
 
 
 def undetected_wrong_calls(plan: Plan) -> list[UndetectedWrongCall]:
     """Return the first undetected wrong call of each call of a proven plan that has one."""
     truth = replay(plan)
-    found = (_first_trap(plan, place, truth) for place in call_places(plan))
-    return [trap for trap in found if trap is not None]
-
-
-def _first_trap(
-    plan: Plan, place: Place, truth: Sequence[TurnResults]
-) -> UndetectedWrongCall | None:
-    for wrong in _other_calls(plan, place):
-        passes, results = changed_replay(plan, {place: wrong}, truth)
-        refused = {t for t, texts in enumerate(results) if any(map(is_failed_result, texts))}
-        if not passes and place[0] not in refused:
-            return UndetectedWrongCall(place, wrong, not refused)
-    return None
+    first: dict[Place, UndetectedWrongCall] = {}
+    for place in call_places(plan):
+        for wrong in _other_calls(plan, place):
+            passes, results = changed_replay(plan, {place: wrong}, truth)
+            refused = {t for t, texts in enumerate(results) if any(map(is_failed_result, texts))}
+            if not passes and place[0] not in refused:
+                first[place] = UndetectedWrongCall(place, wrong, not refused)
+                break
+    return list(first.values())
 
 
 def _other_calls(plan: Plan, place: Place) -> Iterator[PlannedCall]:
-    """Yield the call with another value of the same kind, one argument changed."""
+    """Yield the call with another value of the same kind in the task, one argument changed."""
     call = plan.turns[place[0]].calls[place[1]]
-    tried = 0
-    for name, value in call.arguments.items():
-        for other in _values_of_kind(plan, value.kind):
-            if other != value.value and tried < MOST_WRONG_VALUES:
-                tried += 1
-                yield replace(call, arguments={**call.arguments, name: replace(value, value=other)})
-
-
-def _values_of_kind(plan: Plan, kind: str) -> list[Any]:
-    """Return the values of a kind in the task, each once."""
-    found: list[Any] = []
-    for value in plan.values:
-        if value.kind == kind and value.value not in found:
-            found.append(value.value)
-    return found
+    others = (
+        replace(call, arguments={**call.arguments, name: replace(value, value=other)})
+        for name, value in call.arguments.items()
+        for other in {repr(v.value): v.value for v in plan.values if v.kind == value.kind}.values()
+        if other != value.value
+    )
+    return islice(others, MOST_WRONG_VALUES)

@@ -21,9 +21,10 @@ from fctncalling.lab.forge.forged_entry import (
     NoTaskDrawn,
     difficulty,
     entry_task,
+    proof_fault,
+    question_fault,
     user_answer,
 )
-from fctncalling.lab.forge.own_api.declined import may_serve, out_of_scope_draft
 from fctncalling.lab.forge.own_api.drawn_call import (
     OTHER_MIGHT_DO,
     AskableApi,
@@ -33,11 +34,12 @@ from fctncalling.lab.forge.own_api.offers import OfferedFunctions
 from fctncalling.lab.forge.own_api.own_multi_turn import multi_turn_draft, multi_turn_fault
 from fctncalling.lab.forge.own_api.own_single_turn import (
     functions_weighted_by_askable_values,
+    may_serve,
     missing_value_draft,
+    out_of_scope_draft,
     several_calls_draft,
     single_call_draft,
 )
-from fctncalling.lab.forge.proof import proof_fault, question_fault
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.vocabulary import spaced_words
 

@@ -17,8 +17,13 @@ from random import Random
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, write_records
-from fctncalling.lab.forge.forge_files import ForgeFiles
-from fctncalling.lab.forge.forge_run import ForgeFailure, ForgeReport, ForgeRun, TaskSource
+from fctncalling.lab.forge.forge_run import (
+    ForgeFailure,
+    ForgeFiles,
+    ForgeReport,
+    ForgeRun,
+    TaskSource,
+)
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn
 from fctncalling.lab.forge.own_api.drawn_call import AskableApi, askable_api, optional_shares
 from fctncalling.lab.forge.own_api.logged_requests import LoggedRequests
@@ -144,7 +149,7 @@ def _lines(ledger: Path) -> list[dict[str, Any]]:
     return [line for line in found if "provenance" in line]
 
 
-OWN_VERSION = 10
+OWN_VERSION = 11
 """Raised where the same seed gives other tasks than before."""
 
 

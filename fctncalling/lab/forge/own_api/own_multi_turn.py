@@ -17,8 +17,8 @@ from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.judging.judge import judge
-from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
+from fctncalling.lab.forge.multi_turn.drafter import leaves_with_paths
 from fctncalling.lab.forge.own_api.drawn_call import (
     AskableApi,
     DrawnCall,
@@ -34,9 +34,10 @@ from fctncalling.lab.forge.plan import (
     Value,
     call_places,
     changed_replay,
-    copy_argument,
+    plain_call,
     replay,
 )
+from fctncalling.lab.forge.words.turn_check import holds_words
 from fctncalling.lab.own_api.english import singular
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
@@ -80,7 +81,7 @@ class StatefulConversation:
     def results(self, *calls: DrawnCall) -> list[str]:
         """Return the results of calls, one after the other, on the state as it is."""
         saved = self._session.get_state()
-        found = [self._session.execute(_tool_call(call)) for call in calls]
+        found = [self._session.execute(plain_call(_planned(call))) for call in calls]
         self._session.set_state(saved)
         return found
 
@@ -90,7 +91,7 @@ class StatefulConversation:
             self.turns.append(turn)
             self.told += turn.text
             for call in turn.calls:
-                self.result = self._session.execute(_tool_call(call))
+                self.result = self._session.execute(plain_call(_planned(call)))
                 self.told += self.result
         self.state = self._session.public_state()
         self._there = {}
@@ -124,7 +125,7 @@ def multi_turn_draft(api: AskableApi, rng: Random, function: str) -> RequestDraf
         calls,
         [frame for turn in talk.turns for frame in turn.frames],
         turns=[turn.text for turn in talk.turns],
-        turn_calls=[[_written(call) for call in turn.calls] for turn in talk.turns],
+        turn_calls=[[_text_of(call) for call in turn.calls] for turn in talk.turns],
         scenario=talk.scenario,
     )
 
@@ -156,7 +157,9 @@ def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
         raise NoTaskDrawn("nothing finds things by their names")
     for _ in range(_TRIES):
         finder, parameter = rng.choice(finders)
-        names = list(_called(talk.state, _TITLES | {parameter}))
+        titled = _TITLES | {parameter}
+        leaves = leaves_with_paths(talk.state)
+        names = [each for path, each in leaves if isinstance(each, str) and path[-1] in titled]
         if not names:
             continue
         name = rng.choice(names)
@@ -171,7 +174,7 @@ def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
             continue
         [(looked_up, thing)] = wanted.items()
         call = talk.drawn(function, wanted)
-        if _is_refused(talk.results(call)[0]) or _stands_in(thing, talk.told):
+        if _is_refused(talk.results(call)[0]) or holds_words(talk.told, str(thing)):
             continue
         frame = draw_frame(talk.api, call, rng)
         if looked_up not in frame.parameters:
@@ -186,11 +189,6 @@ def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
         turn = _turn(talk, call, frame, rest)
         return [turn._replace(calls=(look_up, call), frames=(frame, frame))]
     raise NoTaskDrawn("no name leads to one thing")
-
-
-def _stands_in(thing: object, text: str) -> bool:
-    """Return whether a thing's number or code stands in a text, as a word of its own."""
-    return re.search(rf"(?<!\w){re.escape(str(thing))}(?!\w)", text) is not None
 
 
 def _second_choice(talk: StatefulConversation, function: str) -> list[RequestTurn]:
@@ -220,7 +218,7 @@ def _refused_then_mended(talk: StatefulConversation, function: str) -> list[Requ
     """Return a request that is refused, another that clears the way, and the first one again."""
     api, rng = talk.api, talk.rng
     call = _refused(talk, function)
-    concerned = _written(call) + talk.results(call)[0]
+    concerned = _text_of(call) + talk.results(call)[0]
     for _ in range(2 * _TRIES):
         other = rng.choice(api.names)
         given = {
@@ -315,7 +313,7 @@ def multi_turn_fault(api: AskableApi, draft: RequestDraft) -> str | None:
     steps = [[*(f"[{call}]" for call in calls), DONE] for calls in draft.turn_calls]
     if not judge(task, steps, "prompting", extra_tools=tools).valid:
         return "its own calls do not pass"
-    calls = iter([_planned(name, call) for call in draft.calls])
+    calls = iter([_planned(call, name) for call in draft.calls])
     turns = tuple(PlannedTurn(tuple(islice(calls, len(each)))) for each in draft.turn_calls)
     plan = Plan({name: draft.scenario}, (name,), turns, tools=tools)
     truth = replay(plan)
@@ -323,19 +321,24 @@ def multi_turn_fault(api: AskableApi, draft: RequestDraft) -> str | None:
         if changed_replay(plan, {place: None}, truth)[0]:
             return "passes without one of its calls"
         for wrong in _wrong_calls(api, call):
-            if changed_replay(plan, {place: _planned(name, wrong)}, truth)[0]:
+            if changed_replay(plan, {place: _planned(wrong, name)}, truth)[0]:
                 return "passes with another value"
     return None
 
 
-def _planned(class_name: str, call: DrawnCall) -> PlannedCall:
+def _planned(call: DrawnCall, class_name: str = "") -> PlannedCall:
     arguments = {n: Value("", value, "said_now") for n, value in call.arguments.items()}
     return PlannedCall(class_name, call.function, arguments)
 
 
+def _text_of(call: DrawnCall) -> str:
+    text = get_handler("python_calls").render([Call(call.function, dict(call.arguments))])
+    return text[1:-1]
+
+
 def _wrong_calls(api: AskableApi, call: DrawnCall) -> Iterator[DrawnCall]:
     """Yield a call with each of its values changed in turn."""
-    rng = Random(_written(call))
+    rng = Random(_text_of(call))
     for name, value in call.arguments.items():
         others = (api.words[call.function].kinds[name].draw(rng) for _ in range(_TRIES))
         right = [value, *call.truth.get(name, ())]
@@ -369,18 +372,6 @@ def _is_refused(result: str) -> bool:
     return result.startswith("Error") or re.match(r"\{['\"]error", result) is not None
 
 
-def _called(state: Any, keys: frozenset[str]) -> Iterator[str]:
-    """Yield the texts under keys, wherever they stand in a state."""
-    if isinstance(state, Mapping):
-        for key, value in state.items():
-            if isinstance(value, str) and key in keys:
-                yield value
-            yield from _called(value, keys)
-    elif isinstance(state, list):
-        for each in state:
-            yield from _called(each, keys)
-
-
 def _only_thing(kinds: Mapping[str, ArgumentKind], primary: str | None, result: str) -> Any:
     """Return the only thing in a result that a function may act on."""
     if primary is None or kinds[primary].kind != "identifier":
@@ -395,27 +386,14 @@ def _things(name: str, kind: ArgumentKind, told: Any) -> list[Any]:
     Of whole numbers those that a state has under its name.
     """
     if kind.type == "integer" and not isinstance(told, str):
-        return list(dict.fromkeys(_numbered(told, spaced_words(name).split(" ")[0])))
+        noun = spaced_words(name).split(" ")[0]
+        ids = (each for each in leaves_with_paths(told) if each[0][-1:] == each[1:])
+        return [
+            each
+            for path, each in ids
+            if isinstance(each, int) and len(path) > 1 and singular(str(path[-2])) == noun
+        ]
     if kind.kind != "identifier" or not kind.loose_pattern:
         return []
     shape = rf"(?<!\w)(?:{kind.loose_pattern.strip('^$')})(?![\w-])"
     return list(dict.fromkeys(found[0] for found in re.finditer(shape, str(told))))
-
-
-def _numbered(state: Any, noun: str) -> Iterator[int]:
-    """Yield the numbers that a state has for things of a noun: keys of a mapping of that name."""
-    if isinstance(state, Mapping):
-        for key, value in state.items():
-            if isinstance(value, Mapping) and singular(str(key)) == noun:
-                yield from (each for each in value if isinstance(each, int))
-            yield from _numbered(value, noun)
-
-
-def _tool_call(call: DrawnCall) -> PlainCall:
-    """Return a call as the tools take it, its lists and dicts its own."""
-    return PlainCall(call.function, (), {n: copy_argument(v) for n, v in call.arguments.items()})
-
-
-def _written(call: DrawnCall) -> str:
-    text = get_handler("python_calls").render([Call(call.function, dict(call.arguments))])
-    return text[1:-1]

@@ -1,4 +1,4 @@
-"""Single-turn tasks of an own API: one call, several calls, a value that is not said."""
+"""Drafts of one turn: one call, several, a value that is not said, requests to be declined."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from fctncalling.checkers.clarify import is_mentioned
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
@@ -17,28 +17,255 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     RequestDraft,
     draw_call,
     draw_frame,
-    draw_value,
     require_apart,
 )
-from fctncalling.lab.own_api.english import NUMBERS, enumerated, plural, with_article
+from fctncalling.lab.own_api.english import enumerated, plural, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.words.clauses import verbatim_value
-from fctncalling.lab.own_api.words.frames import RequestFrame, act_families
+from fctncalling.lab.own_api.words.clauses import (
+    WordedValue,
+    own_clauses,
+    spoken_value_with_noun,
+    verbatim_value,
+)
+from fctncalling.lab.own_api.words.frames import Act, RequestFrame, act_families, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import repeats_thing
-from fctncalling.lab.own_api.words.own_clauses import WordedValue, own_clauses
+from fctncalling.lab.own_api.words.request_fit import stems
 from fctncalling.lab.own_api.words.request_text import (
-    ParallelValues,
+    REGISTERS,
     SaidCall,
-    pluralize_slot,
+    framed_text,
+    plural_slot,
     request_text,
     said_call,
+    several_things,
 )
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
-from fctncalling.lab.own_api.words.vocabulary import register_table_phrases, spaced_words
+from fctncalling.lab.own_api.words.vocabulary import (
+    register_table_phrases,
+    spaced_words,
+    split_phrases,
+    word_table,
+)
+
+_NEVER = r"(?!)"
+LEFT_OUT_SHARE = 0.3  # of requests to decline, where an API has more functions than a task offers
+_TOO_WIDE = frozenset({"look", "change", "tell"})  # families that a near miss may be served by
+
+
+class OutOfScopeRequests(NamedTuple):
+    """Requests from outside, and what words of an API might serve them."""
+
+    unless: re.Pattern[str]
+    requests: tuple[str, ...]
+
+
+@cache
+def _outside(part: str) -> tuple[OutOfScopeRequests, ...]:
+    return tuple(
+        OutOfScopeRequests(
+            re.compile(rf"\b(?:{row.get('unless', _NEVER)})"), split_phrases(row["requests"])
+        )
+        for row in word_table("outside")[part]
+    )
+
+
+def out_of_scope_draft(api: AskableApi, rng: Random) -> RequestDraft:
+    """Return a request that no function on offer serves."""
+    is_large = api.whole is not None or not api.offers.choice.takes_all
+    if is_large and rng.random() < LEFT_OUT_SHARE:
+        return _left_out(api, rng)
+    roll = rng.random()
+    if _of_records(api) and 0.5 <= roll < 0.96:
+        return _about_own_thing(api, rng, "record")
+    if roll < 0.26:
+        return _from_outside(api, rng, "faq")
+    if roll < 0.42:
+        return _from_outside(api, rng, "foreign")
+    if roll < 0.64:
+        return _about_own_thing(api, rng, "record" if _of_records(api) else "near")
+    if roll < 0.96:
+        return _other_act(api, rng)
+    return _left_out(api, rng)  # few of a small API: training reads another list anew
+
+
+def _from_outside(api: AskableApi, rng: Random, part: str) -> RequestDraft:
+    request = rng.choice(rng.choice(_rows_unserved(api, part)).requests)
+    return RequestDraft(framed_text(request, rng.choice(REGISTERS), rng), [], source=part)
+
+
+def _rows_unserved(api: AskableApi, part: str) -> list[OutOfScopeRequests]:
+    """Return the rows that no words of the API speak of."""
+    if not (rows := _unserved(api)[part]):
+        raise NoTaskDrawn("everything might be served")
+    return rows
+
+
+@cache
+def _of_records(api: AskableApi) -> bool:
+    """Return whether an API's things are records, which nobody waters, paints or insures."""
+    return all(words.method for words in api.words.values())
+
+
+@cache
+def _unserved(api: AskableApi) -> dict[str, list[OutOfScopeRequests]]:
+    everything = " ".join(words.all_words for words in api.words.values())
+    everything = re.sub(r"\b(?:out of|in|in any) order\b", "", everything)
+    return {
+        part: [row for row in _outside(part) if not row.unless.search(everything)]
+        for part in ("faq", "foreign", "near", "record")
+    }
+
+
+def _about_own_thing(api: AskableApi, rng: Random, part: str) -> RequestDraft:
+    """Return a request about a thing of the API's own that no function of its serves."""
+    words = _with_thing(api, rng)
+    request = rng.choice(rng.choice(_rows_unserved(api, part)).requests)
+    mood = _mood_of(request)
+    text = _said_of_thing(api, words, request, mood, rng)
+    return RequestDraft(text, [], source=part, about=words.doc.name)
+
+
+def _mood_of(request: str) -> str:
+    if re.match(r"(?:who|what|how|why|is|does|until)\b", request):
+        return "ask"
+    return "say" if re.match(r"(?:I|\{x\}|we) |whoever|the man", request) else "do"
+
+
+def _other_act(api: AskableApi, rng: Random) -> RequestDraft:
+    """Return a request for something else to be done with a thing of the API's own.
+
+    What is done belongs to no function that takes such a thing, nor to a family of one that does.
+    """
+    words = _with_thing(api, rng)
+    primary = words.primary
+    assert primary is not None
+    shape = _shape(words, primary)
+    served = {family for name in _taking(api)[shape] for family in act_families(api.acts[name])}
+    served |= {"look"} if _looks(api) else set()
+    served |= {"pay"} if "claim" in served else set()  # money back is asked for by a claim
+    served |= _TOO_WIDE
+    others = [act for act in _foreign_acts(api) if _fits(act, words) and act.family not in served]
+    if not others:
+        raise NoTaskDrawn("every act might be served")
+    act = rng.choice(others)
+    mood = rng.choice([mood for mood in act.phrases if _usable(act, mood)])
+    phrase = rng.choice(_usable(act, mood))
+    text = _said_of_thing(api, words, phrase, mood, rng)
+    return RequestDraft(text, [], source=f"not {act.name}", about=words.doc.name)
+
+
+@cache
+def _foreign_acts(api: AskableApi) -> list[Act]:
+    """Return the acts that no function of an API is."""
+    own = {act.name for each in api.acts.values() for act in each}
+    return [act for act in act_table() if act.name not in own]
+
+
+@cache
+def _looks(api: AskableApi) -> bool:
+    return any(words.verb in _LOOKS for words in api.words.values())
+
+
+_LOOKS = frozenset("get show list find search tell look check".split())
+_OF_THINGS = frozenset({"end", "make", "send", "give", "start", "pay", "approve", "extend"})
+
+
+def _fits(act: Act, words: FunctionWords) -> bool:
+    return act.family in _OF_THINGS and any(_usable(act, mood) for mood in act.phrases)
+
+
+def _usable(act: Act, mood: str) -> list[str]:
+    return [p for p in act.phrases[mood] if "{x}" in p and not re.search(r"\{(?!x\})", p)]
+
+
+def _shape(words: FunctionWords, parameter: str) -> str:
+    kind = words.kinds[parameter]
+    return f"{kind.kind} {kind.pattern or kind.format or kind.examples[:1] or kind.topic}"
+
+
+def _with_thing(api: AskableApi, rng: Random) -> FunctionWords:
+    if not (things := _things(api)):
+        raise NoTaskDrawn("no things")
+    return rng.choice(things)
+
+
+@cache
+def _things(api: AskableApi) -> list[FunctionWords]:
+    return [words for name in api.names if _is_thing(words := api.words[name])]
+
+
+def _is_thing(words: FunctionWords) -> bool:
+    primary = words.primary
+    return primary is not None and words.kinds[primary].kind in ("identifier", "free_text")
+
+
+def _said_of_thing(
+    api: AskableApi, words: FunctionWords, phrase: str, mood: str, rng: Random
+) -> str:
+    primary = words.primary
+    assert primary is not None
+    arguments = draw_call(api, words.doc.name, rng).arguments
+    if primary not in arguments:
+        raise NoTaskDrawn("no value of the thing can be said")
+    value = arguments[primary]
+    thing = spoken_value_with_noun(words, primary, value, rng)
+    return request_text([SaidCall(words.filled(phrase.replace("{x}", thing)), mood, ())], rng)
+
+
+def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
+    """Draw a request that no offered function serves."""
+    offered = api.words if api.whole is not None else ()
+    api = api.whole or api
+    function = rng.choice(api.names)
+    alike = _alike(api, function)
+    served = alike if api.offers.choice.takes_all else {function, *alike} & {*offered}
+    if served:
+        raise NoTaskDrawn("another function might do")
+    draft = single_call_draft(api, rng, function)
+    hidden = (function, *alike)
+    return replace(draft, calls=[], left_out=hidden, source="left out", about=function)
+
+
+def may_serve(other: FunctionWords, own: FunctionWords, text: str) -> bool:
+    """Return whether a function does what a request for a left-out one asks for, or nearly.
+
+    It does as much with the same thing: a list of all has the one, a metric may be a custom one.
+    """
+    one, two = other.operation, own.operation
+    if one is None or two is None:
+        return False
+    sorts = ["look" if each.sort == "search" else each.sort for each in (one, two)]
+    nouns = {each for noun in one.nouns.values() for each in stems(noun)}
+    things = {*stems(one.thing)} <= {*stems(two.thing), *stems(" ".join(two.nouns.values()))}
+    same_verb = sorts[0] != "other" or one.verb == two.verb
+    return sorts[0] == sorts[1] and same_verb and things and nouns <= {*stems(text)}
+
+
+@cache
+def _alike(api: AskableApi, function: str) -> tuple[str, ...]:
+    """Return the functions with the same family of verbs and the same kind of thing."""
+    words, families = api.words[function], act_families(api.acts[function])
+    found = {name for parameter in words.kinds for name in _taking(api)[_shape(words, parameter)]}
+    found |= {name for name in api.words if api.words[name].noun == words.noun}
+    return tuple(
+        name
+        for name in sorted(found - {function})
+        if families & act_families(api.acts[name]) or not (api.acts[name] and api.acts[function])
+    )
+
+
+@cache
+def _taking(api: AskableApi) -> dict[str, list[str]]:
+    """Return the functions that take a value of each shape."""
+    found: dict[str, list[str]] = {}
+    for name, words in api.words.items():
+        for shape in {_shape(words, parameter) for parameter in words.kinds}:
+            found.setdefault(shape, []).append(name)
+    return found
+
 
 _SAID_BEHIND = frozenset({"boolean", "array", "object", "one_of"})
-_LIKEWISE_SHARE, _LISTED_SHARE = 0.3, 0.3
 _CERTAIN = frozenset({"identifier", "person_name"})  # kinds that name one certain thing
 _OF_ONE = frozenset({"email", "phone", "url"})  # kinds of values that two things do not share
 _IN_ORDER = re.compile(r"\b(?:order|sort|direction)\b")  # nobody asks for a list in both orders
@@ -57,164 +284,12 @@ def single_call_draft(api: AskableApi, rng: Random, function: str) -> RequestDra
 
 def several_calls_draft(api: AskableApi, rng: Random, function: str) -> RequestDraft:
     """Return a request for two or three calls, of one function or of several."""
-    words = api.words[function]
-    roll = rng.random()
-    if roll < 0.14 and words.primary is not None and not words.method:
-        return _each_with_its_own(api, rng, function)
-    if roll < 0.5 and words.primary is not None:
-        return _several_things(api, rng, function)
+    roll, has_thing = rng.random(), api.words[function].primary is not None
+    if roll < 0.3 and has_thing:
+        return listed_values_draft(api, rng, function, rng.choice((2, 2, 2, 2, 3)))
     if roll < 0.62:
-        return _twice_otherwise(api, rng, function)
+        return likewise_draft(api, rng, function, 2)
     return _one_after_the_other(api, rng, function)
-
-
-def _several_things(api: AskableApi, rng: Random, function: str) -> RequestDraft:
-    """Return one phrase for several things: "L-311 and L-312"."""
-    words = api.words[function]
-    primary = words.primary
-    assert primary is not None
-    first = draw_call(api, function, rng)
-    calls = [first]
-    for _ in range(rng.choice((1, 1, 1, 1, 2))):
-        other = draw_call(api, function, rng, first.arguments).arguments
-        fresh = draw_call(api, function, rng).arguments[primary]
-        calls.append(DrawnCall(words, {**other, primary: fresh}))
-    things = [call.arguments[primary] for call in calls]
-    if len(set(map(str, things))) < len(things) or not all(isinstance(e, str) for e in things):
-        raise NoTaskDrawn("the same thing twice")
-    sorts = {words.kinds[name].kind for name in first.arguments}
-    if sorts & _OF_ONE and len(first.arguments) > 1:
-        raise NoTaskDrawn("says what belongs to one thing alone")
-    if any(repeats_thing(words, value) for value in first.arguments.values()):
-        raise NoTaskDrawn("its body repeats the number of the thing")
-    calls = [DrawnCall(words, {**first.arguments, primary: each}) for each in things]
-    frame = draw_frame(api, first, rng)
-    if rng.random() < _LIKEWISE_SHARE:
-        return RequestDraft(_and_likewise(words, frame, first, things[1:], rng), calls, [frame])
-    text = pluralize_slot(frame.text, primary) if primary in frame.parameters else None
-    if text is None:
-        raise NoTaskDrawn("speaks of one thing")
-    behind = ""
-    if rng.random() < _LISTED_SHARE:
-        text = text.replace(f"{{{primary}}}", _announced(words, len(things), rng))
-        behind = f"{rng.choice((': ', ': ', ' - ', ', namely '))}{join_with_and(things, rng)}"
-    frame = replace(frame, text=text)
-    given = dict(first.arguments)
-    if behind:
-        del given[primary]
-    else:
-        given[primary] = ParallelValues(tuple(things))
-    said = said_call(words, frame, given, rng)
-    if words.method and re.search(r"\bit\b", " ".join((said.phrase, *said.sentences))):
-        raise NoTaskDrawn("speaks of one thing")
-    if behind:
-        said = replace(said, phrase=f"{said.phrase}{behind}")
-    elif len(first.arguments) > 1 and rng.random() < 0.4:
-        each = rng.choice((", each of them", " each", ", both the same", " in each case"))
-        each = each if len(things) == 2 else " each"
-        said = replace(said, phrase=f"{said.phrase}{each}")
-    return RequestDraft(request_text([said], rng), calls, [frame])
-
-
-def _each_with_its_own(api: AskableApi, rng: Random, function: str) -> RequestDraft:
-    """Return one phrase for two things that differ in a value: "L-3 to Ann and L-4 to Ben"."""
-    words = api.words[function]
-    primary = words.primary
-    first, other = (draw_call(api, function, rng) for _ in range(2))
-    frame = draw_frame(api, first, rng)
-    apart = [
-        name
-        for name, kind in words.kinds.items()
-        if name in first.arguments and name in other.arguments and kind.kind not in _SAID_BEHIND
-    ]
-    changed = [name for name in apart if first.arguments[name] != other.arguments[name]]
-    alone = len(changed) < 2 or set(changed) != set(first.arguments)
-    if alone or primary not in changed or primary not in frame.parameters:
-        raise NoTaskDrawn("differs in nothing else")
-    values = {name: other.arguments[name] for name in changed}
-    parts = [str(spoken_value(words.kinds[primary], values.pop(primary), rng))]
-    for name, value in values.items():
-        at = re.search(rf"\b(to|for|with|from|in|on|at|by|is) \{{{name}\}}", frame.text)
-        if name in frame.parameters and at is None:
-            raise NoTaskDrawn("its place is not told")
-        beside = verbatim_value(words, name, value, rng)
-        if at is None and beside.is_sentence:
-            raise NoTaskDrawn("its place is not told")
-        place = f"{at[1]} {spoken_value(words.kinds[name], value, rng)}" if at else beside.text
-        parts.append(place)
-    second = DrawnCall(words, {name: other.arguments[name] for name in changed})
-    said = said_call(words, frame, first.arguments, rng)
-    if said.sentences or "?" in said.phrase:
-        raise NoTaskDrawn("says more behind")
-    joint = rng.choice((" and ", " and ", ", ", ", and ", "; "))
-    said = replace(said, phrase=f"{said.phrase}{joint}{' '.join(parts)}")
-    return RequestDraft(request_text([said], rng), [first, second], [frame])
-
-
-def _and_likewise(
-    words: FunctionWords,
-    frame: RequestFrame,
-    first: DrawnCall,
-    others: Sequence[Any],
-    rng: Random,
-) -> str:
-    """Return a request for one thing that adds the others: "..., and the same for L-312"."""
-    said = said_call(words, frame, first.arguments, rng)
-    if words.method and said.sentences:
-        raise NoTaskDrawn("says more behind")
-    form = rng.choice(register_table_phrases("frame")["likewise"])
-    text = form.replace("{o}", join_with_and([str(each) for each in others], rng))
-    if text.startswith(","):
-        return request_text([replace(said, phrase=f"{said.phrase}{text}")], rng)
-    return request_text([replace(said, sentences=(*said.sentences, text))], rng)
-
-
-def _announced(words: FunctionWords, count: int, rng: Random) -> str:
-    """Return what stands for several things that are listed behind: "these two loans"."""
-    number = NUMBERS[count]
-    nouns = words.thing_nouns()
-    named = [f"these {number} {plural(nouns[0])}", f"{number} {plural(nouns[0])}"] if nouns else []
-    both = ["both of these"] if count == 2 else ["all of these"]
-    if words.method and named:
-        return rng.choice(named)  # "these two" might be anything
-    return rng.choice((*named, *both, f"these {number}"))
-
-
-def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> RequestDraft:
-    """Return one phrase for two calls that differ in a listed value: "once as a, once as b"."""
-    words = api.words[function]
-    listed = [
-        name
-        for name, kind in words.kinds.items()
-        if kind.kind == "enum"
-        and len(kind.values) > 1
-        and name != words.primary
-        and not (words.method and _IN_ORDER.search(spaced_words(name)))
-    ]
-    if not listed:
-        raise NoTaskDrawn("no listed values")
-    primary = words.primary
-    is_looked_at = "look" in act_families(api.acts[function])
-    if primary and words.kinds[primary].kind in _CERTAIN and not is_looked_at:
-        raise NoTaskDrawn("nobody does this twice with one thing")
-    name = rng.choice(listed)
-    first = draw_call(api, function, rng)
-    values = rng.sample(list(words.kinds[name].values), 2)
-    calls = [DrawnCall(words, {**first.arguments, name: each}) for each in values]
-    rest = {key: value for key, value in first.arguments.items() if key != name}
-    frame = draw_frame(api, DrawnCall(words, rest), rng)
-    said = said_call(words, frame, rest, rng)
-    one, two = (str(each).replace("_", " ") for each in values)
-    label = words.label(name)
-    ways = (
-        f"once with {label} {one} and once with {label} {two}",
-        f"first as {one}, then as {two}",
-        f"once as {one} and once as {two}",
-        f"one time {one}, one time {two}",
-    )
-    both = ways[0] if words.method else rng.choice(ways)
-    said = replace(said, phrase=f"{said.phrase}, {both}")
-    return RequestDraft(request_text([said], rng), calls, [frame])
 
 
 def _one_after_the_other(api: AskableApi, rng: Random, function: str) -> RequestDraft:
@@ -255,27 +330,33 @@ _JOINTS = ((" and ", ", and then ", " and also ", ", then "), (", then ", ", and
 def listed_values_draft(
     api: AskableApi, rng: Random, function: str, num_calls: int
 ) -> RequestDraft:
-    """Return one phrase for calls that differ in one value: "hotels in Porto, Lima and Oslo"."""
+    """Return one phrase for calls that differ in one value: "hotels in Porto, Lima and Oslo".
+
+    Of a phrase without clauses of its own it is the thing: "cancel L-311 and L-312".
+    """
     words, first = api.words[function], draw_call(api, function, rng)
     frame = draw_frame(api, first, rng)
-    beside = [name for name in first.arguments if name not in frame.parameters]
-    names = [*beside, *(frame.parameters if len(frame.parameters) == 1 else ())]
-    names = [name for name in names if words.kinds[name].kind in _LISTABLE]
+    if words.clauses is None:
+        names = [name for name in frame.parameters if name == words.primary]
+    else:
+        beside = [name for name in first.arguments if name not in frame.parameters]
+        names = [*beside, *(frame.parameters if len(frame.parameters) == 1 else ())]
+        names = [name for name in names if words.kinds[name].kind in _LISTABLE]
     if not names:
         raise NoTaskDrawn("no values that can be listed")
     name = rng.choice(names)
-    values = [first.arguments[name]]
-    for _ in range(6 * num_calls):
-        value = draw_value(api, words.kinds[name], rng)
-        if len(values) < num_calls and value not in values:
-            values.append(value)
-    if len(values) < num_calls:
-        raise NoTaskDrawn("too few values")
-    calls = [DrawnCall(words, {**first.arguments, name: value}) for value in values]
-    for call in calls:
-        require_apart(words, call.arguments)
-    text = enumerated([spoken_value(words.kinds[name], each, rng) for each in values])
+    calls = _calls_that_differ(api, first, [name], num_calls, rng)
+    values = [call.arguments[name] for call in calls]
+    if words.clauses is None:
+        text, plural_text = several_things(words, name, values, rng), plural_slot(frame.text, name)
+        if plural_text is None:
+            raise NoTaskDrawn("speaks of one thing")
+        frame = replace(frame, text=plural_text)
+    else:
+        text = enumerated([spoken_value(words.kinds[name], each, rng) for each in values])
     said = said_call(words, frame, {**first.arguments, name: WordedValue(text)}, rng)
+    if words.method and re.search(r"\bit\b", " ".join((said.phrase, *said.sentences))):
+        raise NoTaskDrawn("speaks of one thing")
     return RequestDraft(request_text([said], rng), calls, [frame])
 
 
@@ -283,21 +364,104 @@ def likewise_draft(api: AskableApi, rng: Random, function: str, num_calls: int) 
     """Return one whole request, and of the other calls only what differs from it."""
     words, first = api.words[function], draw_call(api, function, rng)
     frame = draw_frame(api, first, rng)
-    changed = [name for name, kind in words.kinds.items() if kind.required]
-    if frame.parameters or not {*changed} <= first.arguments.keys():
-        raise NoTaskDrawn("differs within its phrase")
-    calls = [first]
+    if words.clauses is None:
+        changed = rng.choice(_changeable(api, first))
+    else:
+        changed = [name for name, kind in words.kinds.items() if kind.required]
+        if frame.parameters or not {*changed} <= first.arguments.keys():
+            raise NoTaskDrawn("differs within its phrase")
+    calls = _calls_that_differ(api, first, changed, num_calls, rng)
     said = said_call(words, frame, first.arguments, rng)
-    text = said.phrase
-    for number in range(1, num_calls):
-        other = {name: draw_value(api, words.kinds[name], rng) for name in changed}
-        calls.append(DrawnCall(words, {**first.arguments, **other}))
-        require_apart(words, calls[-1].arguments)
-        joints = _JOINTS[number < num_calls - 1]
-        text += f"{rng.choice(joints)}{own_clauses(words, changed, other, rng).strip(' ,')}"
-    if len({repr(call.arguments) for call in calls}) < num_calls:
-        raise NoTaskDrawn("the same call twice")
-    return RequestDraft(request_text([replace(said, phrase=text)], rng), calls, [frame])
+    others = [_what_differs(words, frame, changed, call, rng) for call in calls[1:]]
+    if words.clauses is not None or changed != [words.primary]:
+        if words.clauses is None and (said.sentences or "?" in said.phrase):
+            raise NoTaskDrawn("says more behind")
+        joints = [rng.choice(_JOINTS[index + 1 < len(others)]) for index in range(len(others))]
+        text = "".join(f"{joint}{each}" for joint, each in zip(joints, others, strict=True))
+    elif words.method and said.sentences:
+        raise NoTaskDrawn("says more behind")
+    else:
+        form = rng.choice(register_table_phrases("frame")["likewise"])
+        text = form.replace("{o}", join_with_and(others, rng))
+    if text.startswith((",", " ")):
+        said = replace(said, phrase=f"{said.phrase}{text}")
+    else:
+        said = replace(said, sentences=(*said.sentences, text))
+    return RequestDraft(request_text([said], rng), calls, [frame])
+
+
+def _changeable(api: AskableApi, first: DrawnCall) -> list[list[str]]:
+    """Return groups of parameters in which two calls of one message may differ.
+
+    The thing; a listed value of what is no certain thing or only looked at; everything.
+    """
+    words, primary = first.words, first.words.primary
+    is_certain = primary is not None and words.kinds[primary].kind in _CERTAIN
+    groups = [[name] for name in first.arguments if name == primary]
+    if not is_certain or "look" in act_families(api.acts[first.function]):
+        groups += [
+            [name]
+            for name in first.arguments
+            if words.kinds[name].kind == "enum"
+            and name != primary
+            and not (words.method and _IN_ORDER.search(spaced_words(name)))
+        ]
+    is_plain = not any(words.kinds[name].kind in _SAID_BEHIND for name in first.arguments)
+    if is_plain and primary in first.arguments and len(first.arguments) > 1 and not words.method:
+        groups.append(sorted(first.arguments, key=lambda name: name != primary))
+    if not groups:
+        raise NoTaskDrawn("differs in nothing that can be said alone")
+    return groups
+
+
+def _calls_that_differ(
+    api: AskableApi, first: DrawnCall, names: Sequence[str], count: int, rng: Random
+) -> list[DrawnCall]:
+    """Return the call and others that differ from it in each of some parameters, and from all."""
+    words, calls = first.words, [first]
+    sorts = {words.kinds[name].kind for name in first.arguments.keys() - {*names}}
+    if words.clauses is None and sorts & _OF_ONE:
+        raise NoTaskDrawn("says what belongs to one thing alone")
+    if any(repeats_thing(words, value) for value in first.arguments.values()):
+        raise NoTaskDrawn("its body repeats the number of the thing")
+    differs = all if words.clauses is None else any
+    for _ in range(6 * count):
+        drawn = draw_call(api, first.function, rng).arguments
+        other = {**first.arguments, **{name: drawn.get(name) for name in names}}
+        is_new = all(
+            differs(repr(call.arguments[name]) != repr(other[name]) for name in names)
+            for call in calls
+        )
+        if len(calls) < count and is_new and {*names} <= drawn.keys():
+            calls.append(DrawnCall(words, other))
+            require_apart(words, other)
+    if len(calls) < count:
+        raise NoTaskDrawn("too few values")
+    return calls
+
+
+def _what_differs(
+    words: FunctionWords, frame: RequestFrame, names: Sequence[str], call: DrawnCall, rng: Random
+) -> str:
+    """Return what of a call differs from the one before, as people add it: "L-4 to Ben"."""
+    if words.clauses is not None:
+        return own_clauses(words, names, call.arguments, rng).strip(" ,")
+    parts = []
+    for name in names:
+        value, kind = call.arguments[name], words.kinds[name]
+        at = re.search(rf"\b(to|for|with|from|in|on|at|by|is) \{{{name}\}}", frame.text)
+        beside = verbatim_value(words, name, value, rng) if name not in frame.parameters else None
+        if name == words.primary:
+            parts.append(spoken_value(kind, value, rng))
+        elif at is not None:
+            parts.append(f"{at[1]} {spoken_value(kind, value, rng)}")
+        elif len(names) == 1:
+            parts.append(f"with {words.label(name)} {spoken_value(kind, value, rng)}")
+        elif beside is None or beside.is_sentence:
+            raise NoTaskDrawn("its place is not told")
+        else:
+            parts.append(beside.text)
+    return " ".join(parts)
 
 
 def _same_thing(

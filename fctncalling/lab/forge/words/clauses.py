@@ -6,9 +6,8 @@ Its slots are noun phrases or views of arguments: quantities with their unit, wo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from random import Random
 
 from fctncalling.lab.forge.plan import PlannedCall, Value
@@ -22,7 +21,7 @@ from fctncalling.lab.forge.words.grammar import (
     guards_allow,
     list_text,
     mark_literal,
-    parse,
+    parsed_lines,
     patterns,
     read_table,
     strip_marks,
@@ -98,12 +97,12 @@ def _kinds(call: PlannedCall, nouns: NounPhrases) -> dict[str, str]:
 
 
 def _worded(frame: Frame, call: PlannedCall, nouns: NounPhrases) -> Clause | None:
-    covered = {guard.argument for guard in frame.guards if guard.test == "="}
+    guarded = {guard.argument for guard in frame.guards if guard.test == "="}
+    covered = set(guarded)
     text = fill_frame(frame.parts, call, nouns, covered)
-    if text is None:
-        return None
-    guarded = [guard.argument for guard in frame.guards if guard.test == "="]
-    if not all(_said_by(text, argument, call) for argument in guarded):
+    to_say = [call.arguments[name] for name in guarded & call.arguments.keys()]
+    to_say = [value for value in to_say if value.provenance == "said_now"]
+    if text is None or not all(says_value(strip_marks(text), value) for value in to_say):
         return None
     sentences: list[str] = []
     added_to = False
@@ -121,14 +120,6 @@ def _worded(frame: Frame, call: PlannedCall, nouns: NounPhrases) -> Clause | Non
         else:
             sentences.append(words)
     return Clause(frame.form, text, frame, tuple(sentences))
-
-
-def _said_by(text: str, argument: str, call: PlannedCall) -> bool:
-    """Tell whether a text says the argument that a guard covers, where the plan wants it said."""
-    value = call.arguments.get(argument)
-    if value is None or value.provenance != "said_now":
-        return True
-    return says_value(strip_marks(text), value)
 
 
 def _unsaid(name: str, value: Value, nouns: NounPhrases) -> bool:
@@ -155,21 +146,13 @@ def token_sentence(call: PlannedCall, nouns: NounPhrases) -> str | None:
 def _extra(
     name: str, call: PlannedCall, nouns: NounPhrases, *, sentence: bool
 ) -> tuple[str, str] | None:
-    entry = _extras().get(f"{call.function}.{name}") or _extras().get(name)
-    if entry is None:
+    table = read_table("extras")
+    name = next((key for key in (f"{call.function}.{name}", name) if key in table), "")
+    if not name:
         return None
     how = "sentence" if sentence or nouns.draw.random() < 0.4 else "phrase"
-    text = fill_frame(nouns.draw.choice(entry[how]), call, nouns)
+    text = fill_frame(nouns.draw.choice(parsed_lines(table[name][how])), call, nouns)
     return None if text is None else (how, text)
-
-
-@cache
-def _extras() -> dict[str, dict[str, tuple[Sequence, ...]]]:
-    return {
-        name: {how: tuple(parse(line.strip()) for line in text.strip().splitlines())
-               for how, text in entry.items()}
-        for name, entry in read_table("extras").items()
-    }  # fmt: skip
 
 
 def fill_frame(
@@ -186,11 +169,11 @@ def fill_frame(
             texts.append(nouns.place if part.name == "place" else lexical(part, nouns.draw))
             continue
         nouns.before = "".join(texts)
-        found = slot_text(part, call, nouns)
-        if found is None:
+        text = slot_text(part, call, nouns)
+        if text is None:
             return None
-        texts.append(found[0])
-        covered.update((part.argument, *found[1]))
+        texts.append(text)
+        covered.update((part.argument, *_VIEWED.get(part.view, ())))
     return _SPACES.sub("", "".join(texts)).strip().replace(" of all the ", " of the ")
 
 
@@ -209,20 +192,14 @@ def lexical(phrase: Phrase, draw: Random) -> str:
 
 
 def pattern_text(parts: Sequence, draw: Random) -> str:
-    """Return a pattern of the lexicon as a text."""
-    return "".join(_texts(parts, draw)).replace("  ", " ").strip()
-
-
-def _texts(parts: Sequence, draw: Random) -> Iterator[str]:
+    """Return a pattern of the lexicon as a text. Raises ValueError for one with an argument."""
+    texts = []
     for part in expand_choices(parts, draw):
         if isinstance(part, FrameSlot):
             raise ValueError(f"the lexicon has no argument {part.argument!r}; write it in a frame")
-        yield lexical(part, draw) if isinstance(part, Phrase) else part
+        texts.append(lexical(part, draw) if isinstance(part, Phrase) else part)
+    return "".join(texts).replace("  ", " ").strip()
 
-
-Viewed = tuple[str, tuple[str, ...]] | None
-"""A text and the further arguments that it says; None where it cannot be said so."""
-View = Callable[[Value, PlannedCall, NounPhrases], Viewed]
 
 _DOORS = {
     "driver": "driver's door",
@@ -244,28 +221,25 @@ _UNITS = {
 }
 
 
-def slot_text(slot: FrameSlot, call: PlannedCall, nouns: NounPhrases) -> Viewed:
-    """Return a slot's text and the further arguments that it mentions."""
-    value = call.arguments.get(slot.argument)
-    if value is None:
+def slot_text(slot: FrameSlot, call: PlannedCall, nouns: NounPhrases) -> str | None:
+    """Return a slot's text, and that of the further arguments of its view."""
+    value, view = call.arguments.get(slot.argument), slot.view
+    if value is None or (view == "=" and nouns.is_blank(value)):
         return None
-    if slot.view == "":
-        return _alone(_doors(value, nouns) or nouns.phrase(value))
-    if slot.view == "!" or (slot.view == "=" and not nouns.is_blank(value)):
-        return _alone(nouns.bare(value))
-    if slot.view == "=":
-        return None
-    if slot.view == "'s":
-        return _alone(_possessive(nouns.phrase(value), nouns.bare(value)))
-    if slot.view == ":":
-        return _alone(_word_of_value(value, slot, nouns))
-    if slot.view[0] == "+":
-        return _alone(quantity_text(value, slot.view[1:], nouns))
-    return _VIEWS[slot.view[1:]](value, call, nouns)
-
-
-def _alone(text: str | None) -> Viewed:
-    return None if text is None else (text, ())
+    match view[:1]:
+        case "":
+            return _doors(value, nouns) or nouns.phrase(value)
+        case "!" | "=":
+            return nouns.bare(value)
+        case "'":
+            return _possessive(nouns.phrase(value), nouns.bare(value))
+        case ":":
+            return _word_of_value(value, slot, nouns)
+        case "+":
+            return quantity_text(value, view[1:], nouns)
+    if view == ".route":
+        return _route(value, call, nouns)
+    return _measured(value, call.arguments[_VIEWED[view][0]], nouns, *_MEASURED[view])
 
 
 def _possessive(text: str | None, bare: str | None) -> str | None:
@@ -304,25 +278,30 @@ def quantity_text(value: Value, unit: str, nouns: NounPhrases) -> str | None:
     return number and f"{number} {unit if said == 1 else plural(unit)}"
 
 
-def _measured(argument: str, vague: str, known: str) -> View:
-    """Return a view of a number with its unit: that left out is vague, that known is pointed at."""
-
-    def view(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
-        unit = nouns.bare(call.arguments[argument])
-        if unit is None:
-            return None
-        if nouns.is_blank(value):
-            return f"{vague} {unit}", (argument,)
-        number = nouns.bare(value)
-        if number is not None:
-            return f"{number} {unit}", (argument,)
-        way = nouns.reference(value)
-        return None if way is None else (known.format(way=way, unit=unit), (argument,))
-
-    return view
+_VIEWED = {".quantity": ("unit_in",), ".sum": ("base_currency",), ".route": ("travel_to",)}
+"""View of an argument -> the further arguments that it says."""
+_MEASURED = {
+    ".quantity": ("a certain number of", "that many {unit}"),
+    ".sum": ("a certain sum in", "{way} (in {unit})"),
+}
+"""View of a number with its unit -> how one left out is said, and one that is pointed at."""
 
 
-def _route(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
+def _measured(
+    value: Value, of_unit: Value, nouns: NounPhrases, vague: str, known: str
+) -> str | None:
+    unit = nouns.bare(of_unit)
+    if unit is None:
+        return None
+    if nouns.is_blank(value):
+        return f"{vague} {unit}"
+    if (number := nouns.bare(value)) is not None:
+        return f"{number} {unit}"
+    way = nouns.reference(value)
+    return way and known.format(way=way, unit=unit)
+
+
+def _route(value: Value, call: PlannedCall, nouns: NounPhrases) -> str | None:
     """Return "from A to B", or how the route relates to the flight spoken of before."""
     goal = call.arguments["travel_to"]
     here, there = (nouns.spoken(each) is None for each in (value, goal))
@@ -331,9 +310,9 @@ def _route(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
     route = (value.value, goal.value)
     if here and there and not blank and last in (route, route[::-1]):
         ways = _SAME_ROUTE if last == route else _WAY_BACK
-        return nouns.draw.choice(ways), ("travel_to",)
+        return nouns.draw.choice(ways)
     start, end = nouns.phrase(value), nouns.phrase(goal)
-    return None if start is None or end is None else (f"from {start} to {end}", ("travel_to",))
+    return None if start is None or end is None else f"from {start} to {end}"
 
 
 def _doors(value: Value, nouns: NounPhrases) -> str | None:
@@ -359,10 +338,3 @@ def value_phrase(value: Value, nouns: NounPhrases, *, with_unit: bool) -> str | 
     doors = _doors(value, nouns)
     priced = with_unit and value.kind in ("amount", "price")
     return doors or (nouns.phrase(value) if priced else nouns.bare(value))
-
-
-_VIEWS: dict[str, View] = {
-    "quantity": _measured("unit_in", "a certain number of", "that many {unit}"),
-    "sum": _measured("base_currency", "a certain sum in", "{way} (in {unit})"),
-    "route": _route,
-}

@@ -32,7 +32,7 @@ from datetime import date
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from fctncalling.lab.own_api.english import correct_articles, date_forms, enumerated
 
@@ -109,15 +109,10 @@ def parse_frame(form: str, text: str) -> Frame:
     """Return the frame that a line of the tables writes; ValueError names the line."""
     guards, at = [], 0
     while found := _GUARD.match(text, at):
-        guards.append(_guard(*found.groups()))
+        negation, argument, test, value = found.groups()
+        guards.append(Guard(argument, test or ("absent" if negation else "given"), value or ""))
         at = found.end()
     return Frame(form, tuple(guards), parse(text[at:]))
-
-
-def _guard(negation: str, argument: str, test: str | None, value: str | None) -> Guard:
-    if test is None:
-        return Guard(argument, "absent" if negation else "given")
-    return Guard(argument, test, value or "")
 
 
 def parse(text: str) -> Sequence:
@@ -170,17 +165,8 @@ def _matches(guard: Guard, value: Any, kind: str) -> bool:
         return value is None or value is False
     if guard.test == "~":
         return kind == guard.value
-    equal = value is not None and (str(value) == guard.value or _same_number(value, guard.value))
+    equal = value is not None and guard.value in (str(value), number_text(value))
     return equal == (guard.test == "=")
-
-
-def _same_number(value: Any, text: str) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return float(text) == value
-    except ValueError:
-        return False
 
 
 def guards_allow(frame: Frame, values: Mapping[str, Any], kinds: Mapping[str, str]) -> bool:
@@ -312,31 +298,26 @@ class KindWords:
 
     noun: str
     plural: str
-    said: tuple[str, ...]  # {} stands for the value
-    vague: tuple[str, ...]  # where the value is left out
-    state: tuple[str, ...]  # where only the world holds it
-    quoted: bool
-    money: bool
-    date: bool
-    person: bool
+    said: tuple[str, ...] = ("{}",)  # {} stands for the value
+    vague: tuple[str, ...] = ()  # where the value is left out
+    state: tuple[str, ...] = ()  # where only the world holds it
+    quoted: bool = False
+    money: bool = False
+    date: bool = False
+    person: bool = False
 
 
-@dataclass(frozen=True)
-class ResultWords:
+class ResultWords(NamedTuple):
     """Names of one part of a function's result, as it is called afterwards."""
 
-    main: str  # noun of a result that the call is about; "" for a part or an item of it
-    ways: tuple[Sequence, ...]  # phrases with slots for the arguments of that call
-
-
-def _read(file: Path) -> dict[str, Any]:
-    return tomllib.loads(file.read_text("utf-8"))
+    main: str = ""  # noun of a result that the call is about; "" for a part or an item of it
+    ways: tuple[Sequence, ...] = ()  # phrases with slots for the arguments of that call
 
 
 @cache
 def read_table(name: str) -> dict[str, Any]:
     """Return the table of a name as it is written."""
-    return _read(_FOLDER / f"{name}.toml")
+    return tomllib.loads((_FOLDER / f"{name}.toml").read_text("utf-8"))
 
 
 def _lines(text: str) -> tuple[str, ...]:
@@ -352,14 +333,20 @@ def frames() -> dict[str, Frames]:
             for form in SENTENCE_MOODS
         }
         for file in sorted((_FOLDER / "frames").glob("*.toml"))
-        for function, forms in _read(file).items()
+        for function, forms in read_table(f"frames/{file.stem}").items()
     }
+
+
+@cache
+def parsed_lines(text: str) -> tuple[Sequence, ...]:
+    """Return the wordings that a text lists, a line each."""
+    return tuple(map(parse, _lines(text)))
 
 
 @cache
 def patterns(name: str) -> dict[str, tuple[Sequence, ...]]:
     """Return list name -> its wordings, of the table of that name."""
-    return {key: tuple(map(parse, _lines(text))) for key, text in read_table(name).items()}
+    return {key: parsed_lines(text) for key, text in read_table(name).items()}
 
 
 @cache
@@ -368,23 +355,14 @@ def kind_words(kind: str) -> KindWords:
     entry = read_table("kinds").get(kind, {})
     entry = read_table("kinds")[entry["like"]] if "like" in entry else entry
     noun = entry.get("noun", kind.replace("_", " "))
-    return KindWords(
-        noun,
-        entry.get("plural", f"{noun}s"),
-        _lines(entry.get("said", "")) or ("{}",),
-        _lines(entry.get("vague", "")),
-        _lines(entry.get("state", "")),
-        quoted=entry.get("quoted", False),
-        money=entry.get("money", False),
-        date=entry.get("date", False),
-        person=entry.get("person", False),
-    )
+    lists = {name: _lines(entry[name]) for name in ("said", "vague", "state") if name in entry}
+    return KindWords(**{"noun": noun, "plural": f"{noun}s", **entry, **lists})
 
 
 @cache
-def result_words() -> dict[str, ResultWords]:
-    """Return "function.path" -> how that part of the result is named."""
-    return {
-        place: ResultWords(entry.get("main", ""), tuple(map(parse, _lines(entry["ways"]))))
-        for place, entry in read_table("results").items()
-    }
+def result_words(place: str) -> ResultWords:
+    """Return how the part of a result at "function.path" is named."""
+    entry = read_table("results").get(place)
+    return (
+        ResultWords(entry.get("main", ""), parsed_lines(entry["ways"])) if entry else ResultWords()
+    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from fctncalling.lab.forge.plan import PlannedCall, Source, Value
+from fctncalling.lab.forge.plan import PlannedCall, Value, said_earlier
 from fctncalling.lab.forge.words.grammar import (
     FrameSlot,
     KindWords,
@@ -122,17 +122,6 @@ def _same(one: Any, other: Any) -> bool:
 _CAPITAL = re.compile(r"([A-Z]+)")
 
 
-def known_earlier(call: PlannedCall, turn: int) -> PlannedCall:
-    """Return a call of an earlier turn: its values are pointed at, not named again."""
-    arguments = {
-        name: replace(value, provenance="said_before", said=None, source=Source(turn))
-        if value.provenance in ("said_now", "inferred") and value.said is not None
-        else value
-        for name, value in call.arguments.items()
-    }
-    return replace(call, arguments=arguments)
-
-
 def plain_ways(path: tuple[str | int, ...]) -> tuple[Sequence, ...]:
     """Return "the battery voltage you showed me": a result's part by its key."""
     keys = [key for key in path if isinstance(key, str)]
@@ -149,10 +138,13 @@ def ordinal(index: int, count: int) -> str:
     return "last" if index == count - 1 else ORDINALS[min(index, len(ORDINALS) - 1)]
 
 
+def _words_of(value: Value, function: str) -> ResultWords:
+    return result_words(result_key(function, value.path))
+
+
 Fill = Callable[[Sequence, PlannedCall, "NounPhrases"], str | None]
 """Fills a pattern's slots with the arguments of a call."""
 
-_NO_WORDS = ResultWords("", ())
 _TRANSPARENT = frozenset(
     "get_user_id get_zipcode_based_on_city get_nearest_airport_by_city get_symbol_by_name "
     "liter_to_gallon gallon_to_liter".split()
@@ -226,8 +218,7 @@ class NounPhrases:
         said, kind = spoken
         is_again = value.said is not None and self.discourse.said_in(self.turn, value.value)
         if is_again and kind not in UNCOUNTED:
-            ways = self.discourse.references([self._noun(value)], value.value, self.turn)
-            ways = [way for way in ways if self._fits(way)]
+            ways = self._pointing([self._noun(value)], value)
             if ways and self.draw.random() < 0.6:
                 return self._mentioned(value, self.draw.choice(ways))
         named = kind_words(kind)
@@ -242,24 +233,20 @@ class NounPhrases:
         spoken = self.spoken(value)
         if spoken is None:
             return None
-        said, kind = spoken
-        words = kind_words(kind)
-        text = self._listed(said, words) if not words.money else mark_literal(number_text(said))
+        said, words = spoken[0], kind_words(spoken[1])
+        text = mark_literal(number_text(said)) if words.money else self._listed(said, words)
         return self._mentioned(value, text)
 
     def spoken(self, value: Value) -> tuple[Any, str] | None:
-        """Return what the words name for a value and its kind, None where they point at it."""
+        """Return what the words name for a value and its kind, None where they point at it.
+
+        What an unmentioned call of this turn looks up is named by what that takes.
+        """
         kind = self.facts.kind_of(value)
-        if value.provenance == "said_now":
+        if value.provenance in ("said_now", "flag"):
             return value.value, kind
         if value.provenance == "inferred":
             return (value.said, value.said_kind or kind) if value.said is not None else None
-        if value.provenance == "flag":
-            return value.value, kind
-        return self._looked_up(value)
-
-    def _looked_up(self, value: Value) -> tuple[Any, str] | None:
-        """Return what an unmentioned call of this turn looks a value up by."""
         call = self._transparent(value)
         for each in () if call is None else call.arguments.values():
             if each.provenance in ("said_now", "inferred") and each.said is not None:
@@ -273,15 +260,19 @@ class NounPhrases:
             return None
         return call if source is not None and source.turn == self.turn else None
 
+    def _pointing(self, nouns: Iterable[str], value: Value) -> list[str]:
+        """Return ways to point back at a value that fit the words before the slot."""
+        ways = self.discourse.references(nouns, value.value, self.turn)
+        return [way for way in ways if self._fits(way)]
+
     def reference(self, value: Value) -> str | None:
         """Return a phrase that points at a value known before these words."""
         call = self.facts.call_of(value)
-        main = self._result_words(value, call).main if call is not None else ""
-        nouns = [self._noun(value), *([main] if main else [])]
-        ways = self.discourse.references(nouns, value.value, self.turn)
-        ways = [way for way in ways if self._fits(way)]
+        main = _words_of(value, call.function).main if call is not None else ""
+        ways = self._pointing([self._noun(value), *([main] if main else [])], value)
         if value.provenance == "state" and not ways:
-            ways = list(self._state_ways(value))
+            named = (str(key) for key in (*value.path, self.facts.kind_of(value)))
+            ways = next((list(e.state) for e in map(kind_words, named) if e.state), [])
         recent = any(way.startswith(("that ", "this ", "those ")) for way in ways)
         if call is not None and (not recent or self.draw.random() < 0.4):
             shown = self._shown_by(value, call)
@@ -296,26 +287,21 @@ class NounPhrases:
             or (way == "them" and (not self.before.strip() or _SUBJECT.search(self.before)))
         )
 
-    def _state_ways(self, value: Value) -> tuple[str, ...]:
-        named = (str(key) for key in (*value.path, self.facts.kind_of(value)))
-        return next((ways for name in named if (ways := kind_words(name).state)), ())
-
-    def _result_words(self, value: Value, call: PlannedCall) -> ResultWords:
-        return result_words().get(result_key(call.function, value.path), _NO_WORDS)
-
     def _shown_by(self, value: Value, call: PlannedCall) -> str | None:
         """Return "the price of that order", "the order I just placed", "the third of the files"."""
         source = value.source
         if source is None:
             return None
-        ways = self._result_words(value, call).ways or plain_ways(source.path)
+        ways = _words_of(value, call.function).ways or plain_ways(source.path)
         by_argument = tuple(way for way in ways if any(isinstance(p, FrameSlot) for p in way))
         when = ""
         if call.purpose == "needed_step" and by_argument:
             ways = by_argument  # its own values are said here or nowhere
         if not self.facts.is_latest(value, self.turn):
             ways = by_argument or ways
-            when = "" if by_argument else self._time_of(source.turn)
+            origin = f"as of my {ORDINALS[min(source.turn, len(ORDINALS) - 1)]} message"
+            when = "in the first result" if source.turn == self.turn else origin
+            when = "" if by_argument else f" ({when})"
         here = source.turn == self.turn
         if here and call.purpose == "needed_step":  # nobody has "found" yet what is unasked
             ways = tuple(way for way in ways if " you" not in str(way)) or ways
@@ -324,7 +310,7 @@ class NounPhrases:
         if not here and any(each.provenance == "result" for each in call.arguments.values()):
             # Not "of the ... of".
             ways = tuple(way for way in ways if way not in by_argument) or ways
-        known = call if here else known_earlier(call, source.turn)
+        known = call if here else said_earlier(call, source.turn)
         text = self.fill(self.draw.choice(ways), known, self)
         self.before = before
         if text is None:
@@ -333,49 +319,34 @@ class NounPhrases:
         recent = source.turn >= self.turn - 1 and not when
         return text if recent else f"{text.replace('just ', '')}{when}"
 
-    def _time_of(self, turn: int) -> str:
-        """Return which of several results of one function is meant."""
-        if turn == self.turn:
-            return " (in the first result)"
-        return f" (as of my {ORDINALS[min(turn, len(ORDINALS) - 1)]} message)"
-
     def note_result(self, function: str, index: int) -> None:
         """Add what the call of this index returns to the discourse, if it is about one thing."""
         places = {self.turn, self.call_turn}  # its own turn's arguments know the first alone
+        made = (_MAIN.get(function), (function, self.turn, index), "", False)
         for value in (each for turn in places for each in self.facts.used_results(turn, index)):
-            words = result_words().get(result_key(function, value.path), _NO_WORDS)
-            if words.main:
-                noun = self._noun(value)
+            if main := _words_of(value, function).main:
                 person = kind_words(self.facts.kind_of(value)).person
-                said = Mention(noun, value.value, self.turn, function, words.main, person)
-                self.discourse.mentions.append(said)
-                return
-        main = _MAIN.get(function)
-        if main is not None:
-            self.discourse.mentions.append(
-                Mention(main, (function, self.turn, index), self.turn, function)
-            )
+                made = (self._noun(value), value.value, main, person)
+                break
+        noun, thing, shown, person = made
+        if noun is not None:
+            self.discourse.mentions.append(Mention(noun, thing, self.turn, function, shown, person))
 
     def _noun(self, value: Value) -> str:
         words = kind_words(self.facts.kind_of(value))
         return words.plural if isinstance(value.value, list) else words.noun
 
     def _mentioned(self, value: Value, text: str) -> str:
-        person, shown = kind_words(self.facts.kind_of(value)).person, ""
-        noun = self._noun(value)
-        if value.said_kind == "city" or (
-            (call := self._transparent(value)) and call.function in _CITY_LOOK_UPS
-        ):
+        words, mentions = kind_words(self.facts.kind_of(value)), self.discourse.mentions
+        noun, shown, call = self._noun(value), "", self._transparent(value)
+        if value.said_kind == "city" or (call and call.function in _CITY_LOOK_UPS):
             shown = "city"
         elif value.said is None:
             shown = self.discourse.shown_as(noun, value.value)
         if isinstance(value.value, list) and value.said is not None:
-            single = kind_words(self.facts.kind_of(value)).noun
             for item in value.value:
-                self.discourse.mentions.append(Mention(single, item, self.turn, person=person))
-        self.discourse.mentions.append(
-            Mention(noun, value.value, self.turn, shown=shown, person=person)
-        )
+                mentions.append(Mention(words.noun, item, self.turn, person=words.person))
+        mentions.append(Mention(noun, value.value, self.turn, shown=shown, person=words.person))
         return text
 
     def _listed(self, said: Any, words: KindWords) -> str:
@@ -385,8 +356,13 @@ class NounPhrases:
 
     def _literal(self, said: Any, words: KindWords) -> str:
         if isinstance(said, dict):  # of a ticket
-            parts = [f"the {name} is {self._field(item)}" for name, item in said.items()]
-            return list_text(parts, self.draw)
+            fields = {
+                name: quote_text(item, self.mark)
+                if isinstance(item, str)
+                else mark_literal(str(item))
+                for name, item in said.items()
+            }
+            return list_text([f"the {name} is {text}" for name, text in fields.items()], self.draw)
         if words.money and isinstance(said, int | float):
             return mark_literal(money_text(said, self.draw))
         if words.date and isinstance(said, str) and (day := read_day(said)) is not None:
@@ -394,9 +370,6 @@ class NounPhrases:
             return mark_literal(said if iso else date_text(day, self.draw))
         text = number_text(said) if isinstance(said, int | float) else str(said)
         return quote_text(text, self.mark) if words.quoted else mark_literal(text)
-
-    def _field(self, item: Any) -> str:
-        return quote_text(item, self.mark) if isinstance(item, str) else mark_literal(str(item))
 
     def _vague(self, value: Value) -> str | None:
         ways = kind_words(self.facts.kind_of(value)).vague

@@ -106,7 +106,9 @@ def text_mentions(text: str, said: Any) -> bool:
     if day is not None and day in days_in_text(text):
         return True
     word = str(said)
-    return any(_contains(text, form) for form in (word, word.replace("_", " "), word.capitalize()))
+    return any(
+        holds_words(text, form) for form in (word, word.replace("_", " "), word.capitalize())
+    )
 
 
 def numbers_in_text(text: str) -> Iterator[float]:
@@ -117,20 +119,13 @@ def numbers_in_text(text: str) -> Iterator[float]:
         yield 1.0
 
 
-def _contains(text: str, said: str) -> bool:
+def holds_words(text: str, said: str) -> bool:
     """Tell whether a text holds a string as a whole word or words."""
-    at = text.find(said)
-    while at >= 0 and said:
-        end = at + len(said)
-        begins = at == 0 or not (_in_word(text[at - 1]) and _in_word(said[0]))
-        if begins and (end == len(text) or not (_in_word(text[end]) and _in_word(said[-1]))):
-            return True
-        at = text.find(said, at + 1)
-    return False
-
-
-def _in_word(character: str) -> bool:
-    return character.isalnum() or character == "_"
+    begin, end = (
+        r"(?<!\w)" * bool(re.match(r"\w", said)),
+        r"(?!\w)" * bool(re.search(r"\w$", said)),
+    )
+    return said != "" and said in text and bool(re.search(f"{begin}{re.escape(said)}{end}", text))
 
 
 def _without(text: str, said: list[Value], turn: PlannedTurn) -> str:
@@ -149,7 +144,7 @@ def _names(text: str, value: Any) -> bool:
         if isinstance(each, int | float):
             if any(number == each for number in numbers_in_text(text)):
                 return True
-        elif _contains(text, each):
+        elif holds_words(text, each):
             return True
     return False
 

@@ -24,9 +24,9 @@ from fctncalling.lab.own_api.words.doc_sentence import (
     known_verbs,
     object_noun,
 )
-from fctncalling.lab.own_api.words.noun_binding import SpokenParameter
 from fctncalling.lab.own_api.words.operation import (
     SpokenOperation,
+    SpokenParameter,
     operation_of_path,
     read_operation,
 )

@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from fctncalling.lab.own_api.english import is_plural, plural, singular, with_article
+from fctncalling.lab.own_api.english import enumerated, is_plural, plural, singular, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import (
     WRAPPERS,
     SaidValue,
     clause_row_of,
+    has_flag_words,
     verbatim_value,
     with_optional_quotes,
 )
-from fctncalling.lab.own_api.words.flags import has_flag_words
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
 from fctncalling.lab.own_api.words.vocabulary import spoken_name
@@ -212,10 +212,10 @@ def _together(
         return _alone(named[0], sort, mood, rng)
     if not placed and rng.random() < 0.2 and not any(e.kind in _NUMBERS for e in named):
         parts = [f"the {each.label} {_be(each.label)} {each.text}" for each in named]
-        return SaidValue(join_plainly(parts), True)
+        return SaidValue(enumerated(parts), True)
     if not placed and mood != "ask" and rng.random() < 0.12:
         return SaidValue(f": {', '.join(each.phrase('').strip() for each in named)}", False)
-    clause = f"with {join_plainly([each.phrase() for each in named])}" if named else ""
+    clause = f"with {enumerated([each.phrase() for each in named])}" if named else ""
     return SaidValue(" ".join([*placed, clause]).strip(), False)
 
 
@@ -240,23 +240,14 @@ def _alone(value: LabelledValue, sort: str, mood: str, rng: Random) -> SaidValue
 
 def _changed(labelled: Sequence[LabelledValue], mood: str, rng: Random) -> SaidValue:
     """Return what something is changed to: "and set the title to x and the text to y"."""
-    pairs = join_plainly([f"the {each.label} to {each.text}" for each in labelled])
+    pairs = enumerated([f"the {each.label} to {each.text}" for each in labelled])
     if mood in ("do", "want") and rng.random() < 0.5:
         return SaidValue(f"and set {pairs}", False)
     if rng.random() < 0.4:
         parts = [f"the new {each.label} {_be(each.label)} {each.text}" for each in labelled]
-        return SaidValue(join_plainly(parts), True)
+        return SaidValue(enumerated(parts), True)
     return SaidValue(f"{rng.choice(('set', 'set', 'change'))} {pairs}", True)
 
 
 def _be(label: str) -> str:
     return "are" if is_plural(label.split(" ")[-1]) else "is"
-
-
-def join_plainly(parts: Sequence[str]) -> str:
-    """Return parts with commas and "and"; a list within a part gets a comma before "and"."""
-    *front, last = parts
-    if not front:
-        return last
-    mark = ", and " if any(" and " in each or "," in each for each in parts) else " and "
-    return f"{', '.join(front)}{mark}{last}"

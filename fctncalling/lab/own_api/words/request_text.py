@@ -13,6 +13,9 @@ from fctncalling.lab.own_api.english import correct_articles, plural
 from fctncalling.lab.own_api.words.clauses import (
     SAID_TOGETHER_SHARE,
     SaidValue,
+    WordedValue,
+    own_clause,
+    own_clauses,
     said_span,
     span_parameter_pairs,
     spoken_value_with_noun,
@@ -22,7 +25,6 @@ from fctncalling.lab.own_api.words.clauses import (
 from fctncalling.lab.own_api.words.frames import MOODS, RequestFrame, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import said_values
-from fctncalling.lab.own_api.words.own_clauses import own_clause, own_clauses
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
 from fctncalling.lab.own_api.words.vocabulary import register_table_phrases
 
@@ -39,15 +41,11 @@ _PLURAL = [
 
 @dataclass(frozen=True)
 class SaidCall:
-    """Words of one call: the phrase with its clauses, and the sentences behind it.
-
-    `front` stands before the phrase where nothing else does, and else behind it.
-    """
+    """Words of one call: the phrase with its clauses, and the sentences behind it."""
 
     phrase: str
     mood: str
     sentences: tuple[str, ...]
-    front: str = ""
 
 
 def said_call(
@@ -75,8 +73,6 @@ def said_call(
     together = together[:1] if rng.random() < SAID_TOGETHER_SHARE else []
     if len(rest) > 1 and rng.random() < 0.35:
         rng.shuffle(rest)
-    if len(rest) > 2 and rng.random() < 0.12:
-        return SaidCall(f"{text}{_as_list(words, rest, arguments, rng)}", frame.mood, ())
     spans = [said_span(words, pair, arguments, rng) for pair in together]
     alone = [name for name in rest if not any(name in pair for pair in together)]
     parts = [verbatim_value(words, name, arguments[name], rng) for name in alone]
@@ -89,31 +85,26 @@ def said_call(
 
 
 def slot_text(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
-    """Return a value within a phrase; several things of a kind as "A and B"."""
-    if isinstance(value, ParallelValues):
-        texts = [str(spoken_value(words.kinds[name], each, rng)) for each in value.values]
-        nouns = words.thing_nouns() if name == words.primary else ()
-        article = rng.choice(("", "the "))
-        front = f"{article}{plural(nouns[0])} " if words.method and nouns else ""
-        if front:
-            pass
-        elif nouns and rng.random() < 0.3:
-            from_plural = words.filled("{ns}") if nouns[0] == words.noun else ""
-            front = f"{from_plural} " if from_plural else ""
-        elif len(texts) == 2 and rng.random() < 0.4:
-            front = rng.choice(("both ", "both ", "these two, "))
-        return front + join_with_and(texts, rng)
+    """Return a value within a phrase, in the words that it may have."""
+    if isinstance(value, WordedValue):
+        return value.text
     return spoken_value_with_noun(words, name, value, rng)
 
 
-@dataclass(frozen=True)
-class ParallelValues:
-    """Values of one parameter for as many calls, said at once."""
+def several_things(words: FunctionWords, name: str, values: Sequence[Any], rng: Random) -> str:
+    """Return several things of a kind as "A and B", now and then behind what they are."""
+    texts = [spoken_value(words.kinds[name], each, rng) for each in values]
+    nouns, front = words.thing_nouns() if name == words.primary else (), ""
+    if words.method and nouns:
+        front = f"{rng.choice(('', 'the '))}{plural(nouns[0])} "
+    elif nouns and rng.random() < 0.3:
+        front = words.filled("{ns} ") if nouns[0] == words.noun else ""
+    elif len(texts) == 2 and rng.random() < 0.4:
+        front = rng.choice(("both ", "both ", "these two, "))
+    return front + join_with_and(texts, rng)
 
-    values: tuple[Any, ...]
 
-
-def pluralize_slot(text: str, name: str) -> str | None:
+def plural_slot(text: str, name: str) -> str | None:
     """Return a phrase in which a slot is several things; None where it speaks of one."""
     if re.search(r"\b(?:it|one|that|anything|its|itself|another|done with)\b", text):
         return None
@@ -124,24 +115,8 @@ def pluralize_slot(text: str, name: str) -> str | None:
     return None if re.search(rf"{re.escape(slot)} [a-z]+s\b|'s {re.escape(slot)}", text) else text
 
 
-def _as_list(
-    words: FunctionWords, rest: Sequence[str], arguments: Mapping[str, Any], rng: Random
-) -> str:
-    """Return values by their labels: ": room Birch, day 4 December 2026, ..."."""
-    items = []
-    for name in rest:
-        value = arguments[name]
-        if isinstance(value, bool):
-            items.append(verbatim_value(words, name, value, rng).text.removeprefix("and "))
-        else:
-            mark = rng.choice((" ", " ", ": ", " = "))
-            items.append(f"{words.label(name)}{mark}{spoken_value(words.kinds[name], value, rng)}")
-    return rng.choice((": ", " - ", ". ", ", ")) + ", ".join(items)
-
-
 def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) -> SaidCall:
     sentences = [part.text for part in parts if part.is_sentence]
-    front = ""
     for part in parts:
         if part.is_sentence:
             continue
@@ -149,16 +124,10 @@ def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) ->
             text += f", {part.text.strip('- ')}"
         elif text.endswith("?") or rng.random() < 0.06:
             sentences.insert(0, part.text)
-        elif rng.random() < 0.03 and mood != "ask" and not front and _may_open(part.text):
-            front = part.text
         else:
             joins = _JOINING.match(part.text) and rng.random() < 0.88
             text += f"{'' if part.text.startswith(':') else ' ' if joins else ', '}{part.text}"
-    return SaidCall(text, mood, tuple(sentences), front)
-
-
-def _may_open(text: str) -> bool:
-    return not text.startswith("and ") and len(text.split()) < 7
+    return SaidCall(text, mood, tuple(sentences))
 
 
 _JOINING = re.compile(
@@ -175,9 +144,6 @@ def wrap_in_register(said: SaidCall, register: str, rng: Random) -> str:
     phrase = said.phrase
     if "?" in phrase or phrase.endswith("please") or _says_me_twice(pattern, phrase):
         pattern = "{p}"
-    if said.front:
-        starts = pattern.startswith("{p}") and "?" not in phrase
-        phrase = f"{said.front}, {phrase}" if starts else f"{phrase} {said.front}"
     text = pattern.replace("{p}", phrase)
     if rng.random() < BECAUSE_SHARE and not text.endswith(("?", "!", ".")):
         text = f"{text}, {rng.choice(register_table_phrases('frame')['because'])}"
@@ -211,24 +177,18 @@ def request_text(said: Sequence[SaidCall], rng: Random) -> str:
     register = rng.choice(REGISTERS)
     text = wrap_in_register(said[0], register, rng)
     for each in said[1:]:
-        joins = register_table_phrases("frame")["joins"]
-        if text.endswith(("?", "!")):
-            joins = tuple(join for join in joins if join.startswith("."))
-        join = rng.choice(joins)
+        joints = register_table_phrases("frame")["joins"]
+        has_mark = text.endswith(("?", "!"))
+        joint = rng.choice([e for e in joints if e.startswith(".")] if has_mark else joints)
         same = register if rng.random() < 0.5 else rng.choice(("plain", "terse"))
-        following = wrap_in_register(each, same, rng)
-        if join.startswith((",", ";", "and")):
-            text = text.rstrip(".") if not text.endswith(("?", "!")) else f"{text} "
-            space = " " if join.startswith("and") else ""
-            text = f"{text}{space}{join.replace('{q}', following)}".replace(" ,", ",")
-        else:
-            text = text.rstrip(".") if join.startswith(".") and text.endswith(".") else text
-            joined_on = join if text.endswith((".", "?", "!")) is False else join.lstrip(".")
-            text = f"{text}{joined_on.replace('{q}', following)}"
-    return polish_text(_framed(text, register, rng), register, rng)
+        following = joint.replace("{q}", wrap_in_register(each, same, rng))
+        following = following.lstrip(".") if has_mark else following
+        text = f"{text.rstrip('.')}{' ' if joint.startswith('and') else ''}{following}"
+    return framed_text(text, register, rng)
 
 
-def _framed(text: str, register: str, rng: Random) -> str:
+def framed_text(text: str, register: str, rng: Random) -> str:
+    """Return a whole request, now and then between a greeting, an aside and thanks, polished."""
     frame = register_table_phrases("frame")
     text = _capital(text)
     greeting = ""
@@ -246,10 +206,10 @@ def _framed(text: str, register: str, rng: Random) -> str:
     text = f"{before}{text}{behind}"
     if rng.random() < {"polite": 0.3, "terse": 0.04}.get(register, 0.1):
         text = f"{text} {rng.choice(frame['endings'])}"
-    return text
+    return _polished(text, register, rng)
 
 
-def polish_text(text: str, register: str, rng: Random) -> str:
+def _polished(text: str, register: str, rng: Random) -> str:
     """Return a text with its articles, spaces and marks right; hurried ones lose some of these."""
     text = correct_articles(re.sub(r"\s+", " ", text).strip())
     text = re.sub(r" ([,.?!;:])(?!\w)", r"\1", text)

@@ -13,7 +13,6 @@ from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.scalar_kind import parse_moment
 from fctncalling.lab.own_api.kinds.standards import STANDARDS
 from fctncalling.lab.own_api.kinds.value_tables import library, other_forms
-from fctncalling.lab.own_api.words.read_back import reads_as
 from fctncalling.lab.own_api.words.vocabulary import spaced_words, split_phrases, word_table
 
 HOURS = "twelve one two three four five six seven eight nine ten eleven".split()
@@ -63,17 +62,16 @@ _WRITTEN_TOGETHER = re.compile(
 
 
 def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
-    """Return a value as people write it; as it is where that would be read as another one."""
+    """Return a value as people write it; as it is where every other form would say less."""
     if isinstance(value, Mapping):
         return spoken_object(kind, value, rng)
     if isinstance(value, list):
         return _listed(kind, value, rng)
-    text = _said(kind, value, rng)
-    return text if reads_as(kind, text, value) else _plain(value)
+    return _said(kind, value, rng)
 
 
 def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) and abs(value) < 1e6 else str(value)
+    return f"{value:.12g}" if isinstance(value, float) and abs(value) < 1e6 else str(value)
 
 
 def _said(kind: ArgumentKind, value: Any, rng: Random) -> str:
@@ -182,6 +180,8 @@ _SMALLER = {"kg": "g", "km": "m"}
 
 def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
     unit = kind.unit
+    if round(value, 3) != value:
+        return _plain(value)  # forms of units and of money round
     if kind.topic == "fraction":
         return f"{value * 100:g}%"
     if unit.endswith(" cents"):
@@ -222,6 +222,8 @@ def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
 
 def _money(value: float, currency: str, rng: Random) -> str:
     numbers = library("babel.numbers")
+    if round(value, 2) != value:
+        return f"{_plain(value)} {currency}"
     amount = f"{value:,.2f}".removesuffix(".00")
     name = numbers.get_currency_name(currency, count=value, locale="en")
     short = name.removeprefix("US ").removeprefix("British ")
@@ -240,6 +242,8 @@ def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
     if named := [each for each in other_forms(kind.topic, value) if each.startswith("the ")]:
         return named[0]  # "the Louvre", which a call names without its article
     when = parse_moment(value, kind.format) if kind.format and "%" in kind.format else None
+    if when is not None and (when.second or when.tzinfo):
+        return value  # which no spoken form says
     if when is not None and kind.kind == "date":
         return spoken_date(when.date(), rng)
     if when is not None and kind.kind == "time":
