@@ -117,7 +117,7 @@ class Adaptation:
         self.plan = self._plan()
         print(self.plan.text(), file=sys.stderr)
         if said := coverage_of(self.stages.path("probe")):
-            print(f"of this API {said.rpartition('; ')[2]}", file=sys.stderr)
+            print(f"the API: {said.rpartition('; ')[2]}", file=sys.stderr)
 
     def played(self) -> dict[str, StageAnswers]:
         """Return each score stage's answers to the tasks that all stages answered."""

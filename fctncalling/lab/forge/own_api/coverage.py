@@ -161,8 +161,9 @@ def _shown(entry: Mapping[str, Any]) -> str:
     ends = [f"asks for the {name}" for name in entry.get("missing_parameters", ())]
     between = " / " if len(entry["question"]) > 1 else "; "
     answer = between.join(ends or calls) or "no call"
-    marked = answer if ends or not calls else f"`{_cut(answer).replace('`', chr(39))}`"
-    return f"- {_escaped(_cut(asked))} → {marked}"
+    if calls and not ends:
+        answer = f"`{html.escape(_cut(answer), quote=False).replace('`', chr(39))}`"
+    return f"- {_escaped(_cut(asked))} → {answer}"
 
 
 def _cut(text: str) -> str:

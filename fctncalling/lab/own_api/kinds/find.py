@@ -146,6 +146,8 @@ def _changed(kind: ArgumentKind, given: Any, where: str) -> ArgumentKind:
     changes = {key: tuple(each) if key in _LISTS else each for key, each in changes.items()}
     if "values" in changes:
         changes.setdefault("kind", "enum")
+    if kind.guessed:  # what was guessed is no example of what the user says
+        changes.setdefault("examples", ())
     form = {"date": "%Y-%m-%d", "time": "%H:%M", "datetime": "%Y-%m-%dT%H:%M:%S", "year": "%Y"}
     if (new := changes.get("kind")) in form and "format" not in changes:
         changes["format"] = form[new]

@@ -46,7 +46,7 @@ def thing_of_function(name: str, path: str) -> str:
     for words in (*parts[::-1], name_words(name)):
         kept = [word for word in words.split() if word not in _VERBS]
         noun = singular(" ".join(kept[:3]))
-        if noun and noun not in _NO_THINGS and not re.search(r"\d", noun):
+        if len(noun) > 2 and noun not in _NO_THINGS and not re.search(r"\d", noun):
             return noun
     return ""
 
@@ -86,9 +86,9 @@ def _fitting(
         every_text = dict.fromkeys(text for row in zip_longest(*lists) for text in row if text)
         guessed = [text for text in every_text if kind.takes_single(text)][:MOST_VALUES]
     if len(given) + len(guessed) <= 2:
-        return kind
+        return kind if kind.examples else replace(kind, guessed=True)
     if not guessed:
-        return replace(kind, examples=tuple(given), evidence="examples")
+        return replace(kind, examples=tuple(given), guessed=False, evidence="examples")
     evidence = f"examples, {FROM_NOUNS}" if given else FROM_NOUNS
     texts = (*given * (len(guessed) // max(1, 2 * len(given)) or 1), *guessed)  # a third are given
     return replace(kind, examples=texts, guessed=True, evidence=evidence)
