@@ -240,6 +240,7 @@ def test_slow_probe_ends_with_its_fifth_and_the_plan_is_made_of_what_was_measure
 
     monkeypatch.setattr("fctncalling.lab.adapt.adaptation.time_pass", slow_pass)
     monkeypatch.setattr("fctncalling.lab.adapt.adaptation.PROBE_GRACE_S", 0.1)
+    monkeypatch.setattr("fctncalling.lab.adapt.adaptation.LEAST_PROBE_S", 0.0)
     monkeypatch.setattr(adaptation, "_train", lambda *_: time.sleep(60))
     started = time.monotonic()
     if pass_s:

@@ -57,6 +57,7 @@ from fctncalling.lab.adapt.timed_pass import time_pass
 SCORES = ("base", "supervised_score", "tppo_score")
 GRACE_SHARE, LEAST_GRACE_S = 0.1, 20.0  # of the minutes, for a stage that is told to end
 PROBE_GRACE_S = 5.0  # for a probe that is told to end: nothing of it is kept
+LEAST_PROBE_S = 20.0  # in which a model is at least read, though the minutes be a toy's
 LEAST_SCORE = 0.08  # of the minutes, however late it is: what was trained is judged
 LATE = 1.25  # times its seconds a score may take before it is told to end
 SLOWEST_FORGED_S = 0.02  # a task; the probe's few have the start of the forge in their time
@@ -145,7 +146,7 @@ class Adaptation:
 
     def _probe_times(self) -> ProbeTimes:
         """Time a pass, and a probe where it fits, within PROBE_SHARE of the minutes."""
-        most = PROBE_SHARE * 60 * self.settings.minutes
+        most = max(PROBE_SHARE * 60 * self.settings.minutes, LEAST_PROBE_S)
         print(
             f"a pass of the model is timed, then a short probe: {most:.0f} s at most",
             file=sys.stderr,
@@ -154,9 +155,10 @@ class Adaptation:
         probe = self.stages.run("probe", self._probe, deadline=end, grace_s=PROBE_GRACE_S)
         if not (file := probe / "pass.json").exists():
             self.stages.reopen("probe")
+            least = math.ceil(most / 60 / PROBE_SHARE) * 4
             raise AdaptError(
-                f"--minutes {self.settings.minutes:g}: one pass of the model was not through in a "
-                f"fifth of them: pass at least {math.ceil(4 * self.settings.minutes)}"
+                f"--minutes {self.settings.minutes:g}: one pass of the model was not through in "
+                f"{most:.0f} s, a fifth of them: pass at least {least}"
             )
         told = json.loads(file.read_text(encoding="utf-8"))
         held_out = told.pop("num_held_out")

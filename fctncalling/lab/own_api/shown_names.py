@@ -9,6 +9,7 @@ from typing import Any
 from fctncalling.lab.own_api.english import singular
 from fctncalling.lab.own_api.kinds.clues import name_words
 from fctncalling.lab.own_api.kinds.examples import example_texts
+from fctncalling.specification.schema import as_list
 
 MOST_SHOWN, DEEPEST = 40, 5
 _NAMES = frozenset("name title label headline subject".split()) | {"display name", "full name"}
@@ -35,51 +36,41 @@ def thing_of_path(path: str) -> str:
 
 
 def _of_schemas(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    components = document.get("components")
-    every = [document.get("definitions"), _part(components, "schemas")]
-    for schemas in (each for each in every if isinstance(each, Mapping)):
-        for name, schema in schemas.items():
-            parts = _part(schema, "allOf")
-            for part in (schema, *(parts if isinstance(parts, list) else ())):
-                properties = _part(part, "properties")
-                for key, own in properties.items() if isinstance(properties, Mapping) else ():
-                    if name_words(str(key)) in _NAMES:
-                        noun = singular(name_words(str(name)))
-                        examples = _part(own, "examples")
-                        listed = examples if isinstance(examples, list) else []
-                        for value in (_part(own, "example"), *listed):
-                            yield noun, value
+    for schemas in (document.get("definitions"), _part(document.get("components"), "schemas")):
+        for name, schema in _items(schemas):
+            for part in (schema, *as_list(_part(schema, "allOf"))):
+                for key, own in _items(_part(part, "properties")):
+                    if name_words(key) in _NAMES:
+                        for value in (_part(own, "example"), *as_list(_part(own, "examples"))):
+                            yield singular(name_words(name)), value
 
 
 def _of_answers(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    paths = document.get("paths")
-    for path, item in paths.items() if isinstance(paths, Mapping) else ():
-        thing = thing_of_path(str(path))
-        for operation in item.values() if isinstance(item, Mapping) else ():
-            responses = _part(operation, "responses")
-            for answer in responses.values() if isinstance(responses, Mapping) else ():
-                content = _part(answer, "content")
-                for media in content.values() if isinstance(content, Mapping) else ():
-                    examples = _part(media, "examples")
-                    named = examples.values() if isinstance(examples, Mapping) else ()
-                    for value in (_part(media, "example"), *(_part(e, "value") for e in named)):
-                        yield from _of_value(value, thing, 0)
+    for path, item in _items(document.get("paths")):
+        for _, operation in _items(item):
+            for _, answer in _items(_part(operation, "responses")):
+                for _, media in _items(_part(answer, "content")):
+                    named = [_part(each, "value") for _, each in _items(_part(media, "examples"))]
+                    for value in (_part(media, "example"), *named):
+                        yield from _of_value(value, thing_of_path(path), 0)
 
 
 def _of_value(value: Any, thing: str, depth: int) -> Iterator[tuple[str, Any]]:
     if depth > DEEPEST:
         return
-    if isinstance(value, list):
-        for item in value[:MOST_SHOWN]:
-            yield from _of_value(item, thing, depth + 1)
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            words = singular(name_words(str(key)))
-            if isinstance(inner, str) and words in _NAMES:
-                yield thing, inner
-            elif isinstance(inner, list | Mapping):
-                yield from _of_value(inner, thing if words in _WRAPPERS else words, depth + 1)
+    for item in as_list(value)[:MOST_SHOWN]:
+        yield from _of_value(item, thing, depth + 1)
+    for key, inner in _items(value):
+        words = singular(name_words(key))
+        if isinstance(inner, str) and words in _NAMES:
+            yield thing, inner
+        elif isinstance(inner, list | Mapping):
+            yield from _of_value(inner, thing if words in _WRAPPERS else words, depth + 1)
 
 
 def _part(value: Any, key: str) -> Any:
     return value.get(key) if isinstance(value, Mapping) else None
+
+
+def _items(value: Any) -> list[tuple[str, Any]]:
+    return [(str(key), own) for key, own in value.items()] if isinstance(value, Mapping) else []

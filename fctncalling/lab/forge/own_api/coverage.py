@@ -6,7 +6,7 @@ import html
 import json
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -118,31 +118,28 @@ class Coverage:
             return why
         if not calls:
             return "its function is not asked for"
-        words = self._api.words[function]
-        return (
-            why_unsayable(words, parameter) or f"by chance: more --num_tasks than for {calls} calls"
-        )
+        why = why_unsayable(self._api.words[function], parameter)
+        return why or f"by chance in {calls} calls: more --num_tasks"
 
     def _examples(self) -> Iterator[str]:
         """Yield a few requests of each function with their calls, and of those to be declined."""
-        wanted: dict[str, list[int]] = {}
+        alone, together = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
         for number, line in enumerate(self._lines):
             functions = line["provenance"]["functions"]
-            if len(functions) == 1 or not functions:
-                wanted.setdefault("".join(functions), []).append(number)
-        for number, line in enumerate(self._lines):  # of several calls, and where those are few
-            for function in {*line["provenance"]["functions"]}:
-                numbers = wanted.setdefault(function, [])
-                if len(line["provenance"]["functions"]) > 1 and number not in numbers:
-                    numbers.insert(EXAMPLES - 1, number)
-        names = [name for name in self._api.words if name in wanted]
-        shown = [*names[:MOST_SHOWN], *([""] if "" in wanted else [])]
-        texts = self._texts({n for name in shown for n in wanted[name][:EXAMPLES]})
-        for name in shown:
-            if name == "" and len(names) > MOST_SHOWN:
-                yield f"… {len(names) - MOST_SHOWN} more functions\n"
+            for name in {*functions} or {""}:
+                (together if len(functions) > 1 else alone)[name].append(number)
+        names = [name for name in self._api.words if alone[name] or together[name]]
+        shown = {
+            name: [*alone[name][:2], *together[name][:1], *alone[name][2:], *together[name][1:]]
+            for name in (*names[:MOST_SHOWN], *([""] if alone[""] else []))
+        }
+        texts = self._texts({n for numbers in shown.values() for n in numbers[:EXAMPLES]})
+        more = len(names) - MOST_SHOWN
+        for name, numbers in shown.items():
             yield f"**{name or 'to be declined'}**\n"
-            yield "\n".join([*(texts[n] for n in wanted[name][:EXAMPLES]), ""])
+            yield "\n".join([*(texts[number] for number in numbers[:EXAMPLES]), ""])
+        if more > 0:
+            yield f"… {more} more functions\n"
 
     def _texts(self, numbers: set[int]) -> dict[int, str]:
         """Return tasks of the file by their numbers, each as a line: request and calls."""

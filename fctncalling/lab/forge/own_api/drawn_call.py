@@ -148,14 +148,14 @@ def _why(kind: ArgumentKind, cure: str = "--kinds FILE can") -> str:
     if kind.most_named > MOST_NAMED:
         return f"one value of it holds up to {kind.most_named} others: no request names so many"
     if kind.item is not None:
-        return f"of its items {_why(kind.item, nested)}"
+        return f"its items: {_why(kind.item, nested)}"
     for name, key in kind.properties.items():
         if key.required and not key.can_be_asked:
             return f"its key {name} is demanded, but {_why(key, nested)}"
     if kind.alternatives:
-        return f"of each of its forms, such as the first, {_why(kind.alternatives[0], nested)}"
+        return f"its forms, such as the first: {_why(kind.alternatives[0], nested)}"
     first = next(iter(kind.properties.items()), None)
-    return f"of each of its keys, as {first[0]}, {_why(first[1], nested)}" if first else "is empty"
+    return f"its keys, such as {first[0]}: {_why(first[1], nested)}" if first else "it has no keys"
 
 
 @dataclass(frozen=True)
