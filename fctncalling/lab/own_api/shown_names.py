@@ -14,7 +14,10 @@ from fctncalling.specification.schema import as_list
 MOST_SHOWN, DEEPEST = 40, 5
 _NAMES = frozenset("name title label headline subject".split()) | {"display name", "full name"}
 _WRAPPERS = frozenset("data item result value record entry element content embedded".split())
-_FOR_PEOPLE = re.compile(r"(?=.*[A-Za-z]{3})(?!.*(?:://|@|_|\d{4}))(?!(?:string|text|name)$).+")
+_FOR_PEOPLE = re.compile(
+    r"(?=.*[a-z]{3})(?!.*(?:://|@|_|\d{4}|foo|lorem|hello ?world))(?!(?:string|text|name)$).+",
+    re.IGNORECASE,
+)
 
 
 def shown_names(document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import zip_longest
 from random import Random
 
-from fctncalling.lab.own_api.english import singular
+from fctncalling.lab.own_api.english import is_plural, singular
 from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind, KindTable
 from fctncalling.lab.own_api.kinds.clues import kind_tables, name_words
 from fctncalling.lab.own_api.kinds.value_tables import value_table
@@ -23,9 +23,9 @@ OF_ONE_API = frozenset({"query", "title", "thing", ""})
 """Topics of free texts that every API has others of."""
 ENOUGH, MOST_VALUES, MOST_NOUNS = 8, 60, 8
 FROM_NOUNS = "nouns of the API"
-_VERBS = frozenset(
+_NO_NOUNS = frozenset(
     "search query find list lookup look get create add update new edit set make post put delete "
-    "remove filter browse fetch save batch bulk all me".split()
+    "remove filter browse fetch save batch bulk all me admin my invite rename upload remote".split()
 )
 _NO_THINGS = frozenset("object item data record resource entity thing element result value".split())
 
@@ -44,8 +44,9 @@ def thing_of_function(name: str, path: str) -> str:
     """Return the noun of what a function is about: "station" of /stations; "" for none."""
     parts = [name_words(part) for part in path.split("/") if part and "{" not in part]
     for words in (*parts[::-1], name_words(name)):
-        kept = [word for word in words.split() if word not in _VERBS]
-        noun = singular(" ".join(kept[:3]))
+        kept = [word for word in words.split() if word not in _NO_NOUNS]
+        plural = next((at for at, word in enumerate(kept[:3]) if is_plural(word)), 2)
+        noun = singular(" ".join(kept[: plural + 1]))  # "conversations set topic": conversation
         if len(noun) > 2 and noun not in _NO_THINGS and not re.search(r"\d", noun):
             return noun
     return ""
@@ -62,7 +63,10 @@ def _fitting(
     every: Sequence[str],
     shown: Mapping[str, Sequence[str]],
 ) -> ArgumentKind:
-    """Return a kind with texts of the API, in its items and keys too."""
+    """Return a kind with texts of the API, in its items and keys too.
+
+    Keys of objects say no thing of the function's: the name in a card is no payment's.
+    """
     if kind.item is not None:
         return replace(kind, item=_fitting(kind.item, name, thing, every, shown))
     if kind.alternatives:
@@ -70,7 +74,7 @@ def _fitting(
         return replace(kind, alternatives=inner)
     if kind.properties:
         keys = kind.properties.items()
-        of_keys = {key: _fitting(each, key, thing, every, shown) for key, each in keys}
+        of_keys = {key: _fitting(each, key, "", (), shown) for key, each in keys}
         return replace(kind, properties=of_keys)
     is_free = kind.kind == "free_text" and kind.topic in OF_ONE_API
     if not is_free or kind.known or len(kind.examples) > 2:
@@ -85,10 +89,11 @@ def _fitting(
         lists = [_texts_of(noun, composed=len(given) < 3) for noun in nouns]
         every_text = dict.fromkeys(text for row in zip_longest(*lists) for text in row if text)
         guessed = [text for text in every_text if kind.takes_single(text)][:MOST_VALUES]
-    if len(given) + len(guessed) <= 2:
-        return kind if kind.examples else replace(kind, guessed=True)
+    if not given and not guessed:
+        return replace(kind, guessed=True)
     if not guessed:
-        return replace(kind, examples=tuple(given), guessed=False, evidence="examples")
+        topic = kind.topic if len(given) > 2 else "example"  # nothing else is drawn
+        return replace(kind, examples=tuple(given), topic=topic, guessed=False, evidence="examples")
     evidence = f"examples, {FROM_NOUNS}" if given else FROM_NOUNS
     texts = (*given * (len(guessed) // max(1, 2 * len(given)) or 1), *guessed)  # a third are given
     return replace(kind, examples=texts, guessed=True, evidence=evidence)
