@@ -76,6 +76,9 @@ class OwnApi:
     """By function: the `name` and `parameters` of its specification (each a `name`, and `in` where
     it stands in a request), and how an operation is sent (see `sender`)."""
 
+    shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names in the document's examples, by the noun of what they name."""
+
     def summary(self) -> str:
         """Return how much was read and what was left out by reason, on one line."""
         every = sorted(self.left_out.items(), key=lambda item: (-item[1], item[0]))

@@ -20,7 +20,16 @@ import pytest
 from stub_endpoint import endpoint
 
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.lab.adapt.adapt_plan import AdaptPlan, ProbeTimes, plan_for
+from fctncalling.lab.adapt.adapt_plan import (
+    BATCH,
+    LEAST_STEPS,
+    PROBES,
+    AdaptPlan,
+    ProbeTimes,
+    estimate_text,
+    plan_for,
+    probe_that_fits,
+)
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
 from fctncalling.lab.adapt.adaptation import LATE, Adaptation
 from fctncalling.lab.adapt.command import add_arguments, run
@@ -193,6 +202,58 @@ def test_on_a_busy_machine_a_third_of_the_minutes_is_planned_for_scores(slower: 
         assert "drawn, are scored" in plan.text()
 
 
+@pytest.mark.parametrize("slower", [0.1, 1.0, 30.0])
+def test_a_probe_takes_a_fifth_at_most_and_too_few_minutes_are_named_at_once(
+    slower: float,
+) -> None:
+    rough = replace(
+        TIMES, demonstration=0.3 * slower, answer=0.8 * slower, base_answer=4.0 * slower
+    )
+    least = rough.least_minutes
+    for minutes in (0.2, 1.0, 5.0, least - 0.5, float(least), 600.0):
+        probe = probe_that_fits(minutes, rough, 2.0)
+        assert probe is None or 2.0 + rough.probe(*probe) <= 0.2 * 60 * minutes
+        told = estimate_text(minutes, rough, probe)
+        assert (f"{least} is the least" in told) == (minutes < least)
+        assert ("no probe fits" in told) == (probe is None)
+    spent = rough.probe(*PROBES[-1])
+    plan = plan_for(least, rough, num_test=0, tasks_at_hand=None, spent_s=spent)
+    assert spent + sum(plan.seconds.values()) <= 60 * least
+    assert plan.num_tasks >= 0.8 * LEAST_STEPS * BATCH
+
+
+@pytest.mark.parametrize(
+    ("demonstration", "pass_s", "told"),
+    [(0.001, 0.0, "the probe takes about"), (9.0, 0.0, "is too few"), (0.0, 60.0, "pass at least")],
+)
+def test_slow_probe_ends_with_its_fifth_and_the_plan_is_made_of_what_was_measured(
+    demonstration: float, pass_s: float, told: str, tmp_path: Path, monkeypatch: Any, capfd: Any
+) -> None:
+    (tmp_path / "tasks.json").write_text(json.dumps([task(each) for each in range(24)]))
+    (tmp_path / "api.json").write_text(json.dumps([HEAT, DOOR]))
+    adaptation = Adaptation(replace(settings_of(tmp_path), minutes=0.1))
+    adaptation.stages = Stages(tmp_path / "out" / "work")  # its clock begins here
+
+    def slow_pass(*_: Any) -> ProbeTimes:
+        time.sleep(pass_s)
+        return ProbeTimes(demonstration, demonstration, 0.0, 0.0, 1.0, 1.0, 0.5, demonstration)
+
+    monkeypatch.setattr("fctncalling.lab.adapt.adaptation.time_pass", slow_pass)
+    monkeypatch.setattr("fctncalling.lab.adapt.adaptation.PROBE_GRACE_S", 0.1)
+    monkeypatch.setattr("fctncalling.lab.adapt.adaptation.LEAST_PROBE_S", 0.0)
+    monkeypatch.setattr(adaptation, "_train", lambda *_: time.sleep(60))
+    started = time.monotonic()
+    if pass_s:
+        with pytest.raises(AdaptError, match=told):
+            adaptation.make_plan()
+    else:
+        adaptation.make_plan()
+        assert told in capfd.readouterr().err
+        assert adaptation.plan.num_tasks >= 8
+        assert adaptation.stages.costs["probe"].cut_short == (demonstration < 1)
+    assert time.monotonic() - started < 0.2 * 6 + 0.1 + 3.0  # of 6 seconds; sleeps of 60
+
+
 class Clock:
     """A clock that only plays let go on: so many seconds to begin, so many a request."""
 
@@ -346,7 +407,9 @@ def test_stage_out_of_time_is_told_to_end_and_marked(tmp_path: Path) -> None:
         return 0
 
     stages = Stages(tmp_path)
+    former = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a shell
     stages.run("long", long, deadline=time.monotonic() + 0.3)
+    signal.signal(signal.SIGINT, former)
     assert stages.costs["long"].cut_short
     assert (tmp_path / "long" / "what_it_had").exists()
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -21,8 +22,8 @@ from fctncalling.envs import judge, oracle_calls
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.lab.forge import forge_run
 from fctncalling.lab.forge.official_guard import digest
+from fctncalling.lab.forge.own_api.coverage import Coverage
 from fctncalling.lab.forge.own_api.drawn_call import askable_api
-from fctncalling.lab.forge.own_api.own_forge import Coverage
 from fctncalling.lab.own_api.english import ORDINALS
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.load import load_api
@@ -135,11 +136,14 @@ def write_api(path: Path, nouns: str, parameters: str) -> str:
 def test_coverage_is_what_the_ledger_says_and_tells_how_many_tasks_say_all(tmp_path: Path) -> None:
     api = load_api(write_api(tmp_path / "api.json", "chair lamp", "wood cloth"))
     askable = askable_api(api, argument_kinds(api), {})
-    ledger = tmp_path / "ledger"
+    ledger = tmp_path / "tasks.jsonl.ledger.jsonl"
     calls = [["find_chair", ["wood"]], ["find_chair", []], ["find_chair", ["wood"]]]
     told = [{"functions": [function], "said": [said]} for function, said in calls]
     lines = [{"id": f"multiple_{at}", "provenance": each} for at, each in enumerate(told)]
     ledger.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    truth = [{"find_chair": {"wood": ["oak", "oak wood"], "cloth": ["", "felt"]}}]
+    task = {"question": [[{"content": "A chair\n of *oak*"}]], "ground_truth": truth}
+    (tmp_path / "tasks.jsonl").write_text(f"{json.dumps(task)}\n" * len(calls))
     covered = Coverage(askable, ledger).record()
     assert covered["functions"] == (1, 2)
     assert covered["parameters"] == (1, 4)
@@ -148,8 +152,12 @@ def test_coverage_is_what_the_ledger_says_and_tells_how_many_tasks_say_all(tmp_p
     silent = [0.4, 0.8, 0.5, 0.5]
     number = next(n for n in range(1, 99) if sum(each**n for each in silent) <= 0.05)
     assert (number, covered["tasks_that_cover"]) == (14, 2 * 14)
-    line = "said: 1 of 2 functions and 1 of 4 parameters; about 28 tasks say all"
-    assert line in Coverage(askable, ledger).page()
+    page = Coverage(askable, ledger).page()
+    assert "said: 1 of 2 functions and 1 of 4 parameters; about 28 tasks are needed " in page
+    assert page.count("- A chair of \\*oak\\* → `find_chair(wood='oak')`\n") == 3
+    rows = [row.split(" |") for row in page.splitlines() if row.startswith("| | ")]
+    assert len(rows) == 4
+    assert all(bool(cells[7].strip()) == (cells[5] == " 0") for cells in rows), page
 
 
 @pytest.mark.prove
@@ -290,10 +298,34 @@ def test_functions_find_their_acts_by_name_and_description(function: str, expect
     assert expected in [act.name for act in acts_of_function(words)]
 
 
-def test_phrases_are_written_and_read_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spec", SPECS[:2])
+def test_written_phrases_change_nothing_until_a_line_of_them_does(
+    spec: str, tmp_path: Path
+) -> None:
     file = tmp_path / "mine" / "phrases.toml"  # a folder that is not there yet
-    forged(SPECS[2], tmp_path / "one.jsonl", "--write_phrases", str(file))
-    assert "[water_zone]" in file.read_text(encoding="utf-8")
+    ours, read, edited = (tmp_path / name for name in ("ours.jsonl", "read.jsonl", "edited.jsonl"))
+    few = ("--held_out", "8", "--category", "multiple")
+    tasks = forged(spec, ours, "--write_phrases", str(file), *few, num_tasks=24)
+    forged(spec, read, "--phrases", str(file), *few, num_tasks=24)
+    for end in ("", ".held_out.jsonl"):
+        files = [path.with_name(f"{path.name}{end}") for path in (ours, read)]
+        assert files[0].read_bytes() == files[1].read_bytes()
+    frames = [
+        each["provenance"]["frames"][0] for each in entries(Path(f"{ours}.ledger.jsonl"))[1:-1]
+    ]
+    [(lost, _)] = Counter(frame.partition(": ")[2] for frame in frames).most_common(1)
+    whole = file.read_text(encoding="utf-8")
+    assert f'  "{lost}",\n' in whole
+    file.write_text(whole.replace(f'  "{lost}",\n', f'  "oblige {lost}",\n'), encoding="utf-8")
+    mended = forged(spec, edited, "--phrases", str(file), *few, num_tasks=24)
+    assert any("blige" in text_of(each) for each in mended)
+    ledger = Path(f"{edited}.ledger.jsonl").read_text(encoding="utf-8")
+    assert f': {lost}"' not in ledger
+    assert len(tasks) == len(mended)
+
+
+def test_phrases_of_ones_own_are_said_beside_ours(tmp_path: Path) -> None:
+    file = tmp_path / "phrases.toml"
     file.write_text('[water_zone]\ndo = ["drench {zone}"]\n', encoding="utf-8")
     tasks = forged(SPECS[2], tmp_path / "two.jsonl", "--phrases", str(file))
     watering = [t for t in tasks if t["id"].startswith("multiple_") and "water_zone" in str(t)]

@@ -1,7 +1,8 @@
 """AdaptPlan: how much of everything the minutes allow, by a short probe.
 
-The probe forges a few tasks, learns them and plays two with the very settings of the stages; time
-is measured, and figures are rounded down so that small differences of the clock change nothing.
+One pass of the model is timed first. It says whether a probe fits into its fifth of the minutes:
+few tasks, forged, learned and played with the very settings of the stages. Figures are rounded down
+so that small differences of the clock change nothing.
 
 Forged demonstrations never run out, and a new one teaches more than an episode of TPPO, which costs
 several times as much: TPPO gets what MOST_TASKS demonstrations leave of the minutes.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from fctncalling.lab.adapt.stage import StageCost
 
 BATCH = 8  # begin alike: their functions are computed once a step; more of them, fewer steps
 PROBE_TASKS, PROBE_HELD_OUT = 4 * BATCH, 2
+PROBES = ((PROBE_TASKS, PROBE_HELD_OUT), (2 * BATCH, 1))  # (tasks, held-out ones), the best first
+PROBE_SHARE = 0.2  # at most, of all minutes
+LEAST_STEPS = 25  # of the supervised stage, for anything to be learned
 SCORE_SHARE = 0.08  # at most, of all minutes
 MOST_TASKS, LEAST_HELD_OUT, MOST_HELD_OUT, MOST_EPOCHS = 8_000, 8, 200, 4
 EPISODES_PER_UPDATE, PARALLEL_EPISODES = 64, 16
@@ -60,6 +64,43 @@ class ProbeTimes:
     def base_score(self) -> float:
         """An answer of the base model among others."""
         return BASE_SIDE_BY_SIDE * max(self.base_answer, self.answer)
+
+    def probe(self, num_tasks: int, num_held_out: int) -> float:
+        """Return the time of a probe, which plays each held-out task twice before and after."""
+        played = 2 * num_held_out * (self.base_answer + self.answer)
+        return self.start + num_tasks * self.demonstration + played
+
+    @property
+    def least_minutes(self) -> int:
+        """The fewest minutes in which LEAST_STEPS are learned and a first few tasks are scored."""
+        probe = self.probe(*PROBES[-1])
+        scores = self.score(FIRST) + self.score(FIRST, base=True)
+        demonstrations = LEAST_STEPS * BATCH * (self.demonstration + self.forged_task)
+        learning = self.start + demonstrations + 2 * (self.base_answer + self.answer)
+        whole = probe + scores + learning + LEAST_MARGIN_S
+        return math.ceil(max(whole, scores / SCORING_SHARE, probe / PROBE_SHARE) / 60)
+
+
+def probe_that_fits(minutes: float, rough: ProbeTimes, spent_s: float) -> tuple[int, int] | None:
+    """Return (tasks, held-out tasks) of the best probe that keeps to its share; None for none."""
+    left = PROBE_SHARE * 60 * minutes - spent_s
+    return next((probe for probe in PROBES if rough.probe(*probe) <= left), None)
+
+
+def estimate_text(minutes: float, rough: ProbeTimes, probe: tuple[int, int] | None) -> str:
+    """Return what a timed pass says, as lines for a terminal: of the probe, and of the minutes."""
+    step, least = BATCH * rough.demonstration, rough.least_minutes
+    line = f"about {step:.1f} s a step of {BATCH} tasks, {rough.answer:.1f} s an answer: "
+    if probe is not None:
+        line += f"the probe takes about {rough.probe(*probe):.0f} s"
+    else:
+        line += "no probe fits into a fifth of the minutes: the plan is made of this timed pass"
+    if minutes < least:
+        line += (
+            f"\n--minutes {minutes:g} is too few for this model on this machine: {least} is the "
+            f"least, for {LEAST_STEPS} steps; what fits is done"
+        )
+    return line
 
 
 @dataclass(frozen=True)
@@ -172,11 +213,11 @@ def _rounded(number: float) -> int:
     return max(1, whole // step * step) if whole >= step else max(1, whole)
 
 
-def probe_flags(model: BaseModel, torch_threads: int, seed: int) -> list[str]:
-    """Return the flags of the probe's training."""
+def probe_flags(model: BaseModel, torch_threads: int, seed: int, held_out: int) -> list[str]:
+    """Return the flags of the probe's training, which plays so many held-out tasks."""
     return [
         *model.training_flags(torch_threads, seed),
-        *(*supervised_flags(1), "--num_updates", "0", "--eval_episodes", str(PROBE_HELD_OUT)),
+        *(*supervised_flags(1), "--num_updates", "0", "--eval_episodes", str(held_out)),
     ]
 
 
@@ -199,24 +240,26 @@ def reinforcement_learning_flags(updates: int, episodes: int) -> list[str]:
 
 
 def read_probe_times(
-    run_folder: Path, cost: StageCost, forged_task: float, model: BaseModel
+    run_folder: Path | None, cost: StageCost, rough: ProbeTimes, num_held_out: int
 ) -> ProbeTimes:
-    """Return the times of a finished probe."""
-    lines = (run_folder / "timings.jsonl").read_text(encoding="utf-8").splitlines()
-    timings = [json.loads(line) for line in lines]
+    """Return what a probe measured, with rough times in place of what it did not reach."""
+    timings: list[dict[str, Any]] = []
+    if run_folder is not None and (file := run_folder / "timings.jsonl").exists():
+        timings = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     steps = _values(timings, "sft/time_s")
     by_base = sum(_values(timings, "perf/time_s/base_evaluation"))
     evaluated = sum(_values(timings, "perf/time_s/evaluation"))
-    settled = steps[1:] or steps
-    return ProbeTimes(
-        sum(settled) / len(settled) / BATCH,
-        evaluated / PROBE_HELD_OUT / 2,
-        max(1.0, cost.wall_seconds - sum(steps) - by_base - evaluated),
-        forged_task,
-        cost.cpu_seconds / cost.wall_seconds,
-        max(cost.peak_memory_gb, model.training_gb),  # few probes have the longest of passes
-        model.play_gb,
-        by_base / PROBE_HELD_OUT / 2,
+    settled, answers = steps[1:] or steps, 2 * num_held_out
+    is_whole = bool(steps and evaluated) and not cost.cut_short
+    start = cost.wall_seconds - sum(steps) - by_base - evaluated
+    return replace(
+        rough,
+        demonstration=sum(settled) / len(settled) / BATCH if steps else rough.demonstration,
+        answer=evaluated / answers if evaluated else rough.answer,
+        base_answer=by_base / answers if by_base else rough.base_answer,
+        start=max(1.0, start) if is_whole else rough.start,
+        cpu_share=cost.cpu_seconds / max(cost.wall_seconds, 1e-9),
+        memory_gb=max(cost.peak_memory_gb, rough.memory_gb),  # few have the longest of passes
     )
 
 

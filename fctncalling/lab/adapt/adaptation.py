@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -14,10 +16,14 @@ from fctncalling.lab.adapt.adapt_plan import (
     LEAST_MARGIN_S,
     NO_UPDATES,
     PROBE_HELD_OUT,
+    PROBE_SHARE,
     PROBE_TASKS,
     AdaptPlan,
+    ProbeTimes,
+    estimate_text,
     plan_for,
     probe_flags,
+    probe_that_fits,
     read_probe_times,
     reinforcement_learning_flags,
     supervised_flags,
@@ -43,10 +49,15 @@ from fctncalling.lab.adapt.task_files import (
     require_specification,
     run_command_in_process,
     turn_step_limit,
+    write_entries,
     write_split,
 )
+from fctncalling.lab.adapt.timed_pass import time_pass
 
 SCORES = ("base", "supervised_score", "tppo_score")
+GRACE_SHARE, LEAST_GRACE_S = 0.1, 20.0  # of the minutes, for a stage that is told to end
+PROBE_GRACE_S = 5.0  # for a probe that is told to end: nothing of it is kept
+LEAST_PROBE_S = 20.0  # in which a model is at least read, though the minutes be a toy's
 LEAST_SCORE = 0.08  # of the minutes, however late it is: what was trained is judged
 LATE = 1.25  # times its seconds a score may take before it is told to end
 SLOWEST_FORGED_S = 0.02  # a task; the probe's few have the start of the forge in their time
@@ -62,7 +73,8 @@ class Adaptation:
         require_specification(settings)
         self.model: BaseModel = inspect_base_model(settings.model)
         settings.keep()  # a SPEC or a model that cannot be read claims no folder
-        self.stages = Stages(settings.output / "work", begun)
+        grace_s = max(LEAST_GRACE_S, GRACE_SHARE * 60 * settings.minutes)
+        self.stages = Stages(settings.output / "work", begun, grace_s)
         self.plan: AdaptPlan
         self.told: list[str] = []  # what the minutes cut short
 
@@ -106,7 +118,7 @@ class Adaptation:
         self.plan = self._plan()
         print(self.plan.text(), file=sys.stderr)
         if said := coverage_of(self.stages.path("probe")):
-            print(f"of this API {said.rpartition('; ')[2]}", file=sys.stderr)
+            print(f"the API: {said.rpartition('; ')[2]}", file=sys.stderr)
 
     def played(self) -> dict[str, StageAnswers]:
         """Return each score stage's answers to the tasks that all stages answered."""
@@ -119,11 +131,7 @@ class Adaptation:
     def _plan(self) -> AdaptPlan:
         folder = self.stages.path("plan")
         if not folder.is_dir():
-            probe = self.stages.run("probe", self._probe)
-            cost = self.stages.costs["probe"]
-            forged = json.loads((probe / "forged.json").read_text(encoding="utf-8"))
-            times = read_probe_times(_run_folder(probe), cost, forged, self.model)
-            settings = self.settings
+            times, settings = self._probe_times(), self.settings
             plan = plan_for(
                 settings.minutes,
                 times,
@@ -136,13 +144,44 @@ class Adaptation:
             self.stages.run(name, lambda _: 1)
         return AdaptPlan.read(folder)
 
+    def _probe_times(self) -> ProbeTimes:
+        """Time a pass, and a probe where it fits, within PROBE_SHARE of the minutes."""
+        most = max(PROBE_SHARE * 60 * self.settings.minutes, LEAST_PROBE_S)
+        print(
+            f"a pass of the model is timed, then a short probe: {most:.0f} s at most",
+            file=sys.stderr,
+        )
+        end = time.monotonic() + max(0.0, most - self.stages.wall_seconds)
+        probe = self.stages.run("probe", self._probe, deadline=end, grace_s=PROBE_GRACE_S)
+        if not (file := probe / "pass.json").exists():
+            self.stages.reopen("probe")
+            least = math.ceil(most / 60 / PROBE_SHARE) * 4
+            raise AdaptError(
+                f"--minutes {self.settings.minutes:g}: one pass of the model was not through in "
+                f"{most:.0f} s, a fifth of them: pass at least {least}"
+            )
+        told = json.loads(file.read_text(encoding="utf-8"))
+        held_out = told.pop("num_held_out")
+        found = _run_folder(probe) if any(probe.glob("results/*/*/*/*/config.json")) else None
+        return read_probe_times(found, self.stages.costs["probe"], ProbeTimes(**told), held_out)
+
     def _probe(self, part: Path) -> int:
-        started = time.monotonic()
-        made = make_tasks(self.settings, part, PROBE_TASKS + PROBE_HELD_OUT, PROBE_HELD_OUT)
+        started, settings = time.monotonic(), self.settings
+        made = make_tasks(settings, part, PROBE_TASKS + PROBE_HELD_OUT, PROBE_HELD_OUT)
         forged_task = (time.monotonic() - started) / made
-        forged_task = 0.0 if self.settings.tasks else min(forged_task, SLOWEST_FORGED_S)
-        (part / "forged.json").write_text(json.dumps(forged_task), encoding="utf-8")
-        return self._train(part, part, probe_flags(self.model, *self._threads_and_seed()))
+        forged_task = 0.0 if settings.tasks else min(forged_task, SLOWEST_FORGED_S)
+        tasks = read_task_entries(part / TRAIN)
+        rough = time_pass(self.model, tasks[0], settings.torch_threads, forged_task)
+        probe = probe_that_fits(settings.minutes, rough, self.stages.wall_seconds)
+        print(estimate_text(settings.minutes, rough, probe), file=sys.stderr, flush=True)
+        num_tasks, num_held_out = probe or (0, 1)
+        told = {**asdict(rough), "num_held_out": num_held_out}
+        (part / "pass.json").write_text(json.dumps(told), encoding="utf-8")
+        if probe is None:
+            return 0
+        write_entries(part / TRAIN, tasks[:num_tasks])
+        flags = probe_flags(self.model, *self._threads_and_seed(), num_held_out)
+        return self._train(part, part, flags)
 
     def _tasks(self, part: Path) -> int:
         make_tasks(self.settings, part, self.plan.num_tasks, self.plan.num_held_out)

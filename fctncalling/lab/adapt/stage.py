@@ -24,7 +24,7 @@ COST_FILE = "cost.json"
 INTERRUPTED = 130
 KILLED = -signal.SIGKILL
 CUT_SHORT = "out of minutes"  # how notes on stages that were ended early begin
-GRACE_S = 300.0  # for a stage that is told to end: an update under way is finished
+GRACE_S = 300.0  # at most, for a stage that is told to end: an update under way is finished
 _PR_SET_PDEATHSIG = 1
 Work = Callable[[Path], int]
 """What a stage does in its folder; returns an exit code."""
@@ -44,8 +44,9 @@ class StageCost:
 class Stages:
     """Stages of one output folder, in order."""
 
-    def __init__(self, folder: Path, begun: float | None = None) -> None:
+    def __init__(self, folder: Path, begun: float | None = None, grace_s: float = GRACE_S) -> None:
         self.folder = folder
+        self._grace_s = min(grace_s, GRACE_S)
         self.costs: dict[str, StageCost] = {}
         self._begun = time.monotonic() if begun is None else begun
         self._earlier_s = 0.0  # of stages that a former command finished
@@ -54,10 +55,17 @@ class Stages:
         """Return a finished stage's folder."""
         return self.folder / name
 
-    def run(self, name: str, work: Work, *, deadline: float | None = None) -> Path:
+    def run(
+        self,
+        name: str,
+        work: Work,
+        *,
+        deadline: float | None = None,
+        grace_s: float | None = None,
+    ) -> Path:
         """Do a stage unless it is done; return its folder.
 
-        At `deadline` (of time.monotonic) it is told to end with what it has, and killed GRACE_S
+        At `deadline` (of time.monotonic) it is told to end with what it has, and killed `grace_s`
         later; what a killed one had counts too. AdaptError where it fails, KeyboardInterrupt where
         the user ends it.
         """
@@ -66,7 +74,8 @@ class Stages:
         if is_new:
             print(f"== {name}", file=sys.stderr, flush=True)
             part.mkdir(parents=True, exist_ok=True)
-            cost, code = _in_process(work, part, deadline)
+            grace_s = self._grace_s if grace_s is None else grace_s
+            cost, code = _in_process(work, part, deadline, grace_s)
             if code == KILLED and deadline is not None and not cost.cut_short:
                 cost = replace(cost, cut_short=True, killed=True)
             if code and not (cost.cut_short and code in (INTERRUPTED, KILLED)):
@@ -90,7 +99,9 @@ class Stages:
         return self._earlier_s + time.monotonic() - self._begun
 
 
-def _in_process(work: Work, part: Path, deadline: float | None) -> tuple[StageCost, int]:
+def _in_process(
+    work: Work, part: Path, deadline: float | None, grace_s: float
+) -> tuple[StageCost, int]:
     """Run a stage's work in a forked process; return its cost and exit code."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -100,6 +111,7 @@ def _in_process(work: Work, part: Path, deadline: float | None) -> tuple[StageCo
         code = 1
         try:
             _end_with(parent)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's "&" ignores it
             code = work(part)
         except KeyboardInterrupt:
             code = INTERRUPTED
@@ -116,7 +128,7 @@ def _in_process(work: Work, part: Path, deadline: float | None) -> tuple[StageCo
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
-    status, usage, cut_short = _awaited(child, deadline)
+    status, usage, cut_short = _awaited(child, deadline, grace_s)
     cpu = usage.ru_utime + usage.ru_stime
     unit = 1e9 if sys.platform == "darwin" else 1e6
     cost = StageCost(
@@ -125,7 +137,7 @@ def _in_process(work: Work, part: Path, deadline: float | None) -> tuple[StageCo
     return cost, os.waitstatus_to_exitcode(status)
 
 
-def _awaited(child: int, deadline: float | None) -> tuple[int, Any, bool]:
+def _awaited(child: int, deadline: float | None, grace_s: float) -> tuple[int, Any, bool]:
     told = False
     while True:
         try:
@@ -136,7 +148,7 @@ def _awaited(child: int, deadline: float | None) -> tuple[int, Any, bool]:
             if late and not told:
                 told = True
                 os.kill(child, signal.SIGINT)
-            elif late and deadline is not None and time.monotonic() > deadline + GRACE_S:
+            elif late and deadline is not None and time.monotonic() > deadline + grace_s:
                 os.kill(child, signal.SIGKILL)
             time.sleep(0.05)
         except KeyboardInterrupt:  # the terminal told the child too

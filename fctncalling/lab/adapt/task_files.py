@@ -12,11 +12,12 @@ from typing import Any
 
 from fctncalling.data.json_stream import read_entries
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
-from fctncalling.lab.forge.own_api.own_forge import COVERAGE_PAGE, SAID
+from fctncalling.lab.forge.own_api.coverage import COVERAGE_PAGE, SAID
 from fctncalling.lab.own_api.api_part import require_offered
 from fctncalling.specification.api import SpecificationError
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
+INTERRUPTED = 130  # exit code of a command that was told to end
 FEWEST_FORGED = 16  # an API that gives fewer is not adapted to
 LONG = ("multi_turn", "memory", "web_search")
 MULTI_TURN_STEPS, SINGLE_TURN_STEPS = 20, 4
@@ -77,7 +78,7 @@ def _forged(
         code = run_command_in_process(words)
         if file.exists():
             break
-        if num_tasks < FEWEST_FORGED:
+        if num_tasks < FEWEST_FORGED or code == INTERRUPTED:
             raise SystemExit(code)
         num_tasks //= 2
         print(f"{num_tasks} tasks are tried instead", file=sys.stderr)

@@ -17,7 +17,8 @@ from fctncalling.lab.forge.own_api.offers import FunctionOffers
 from fctncalling.lab.own_api.english import singular
 from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
-from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
+from fctncalling.lab.own_api.kinds.argument_kind import MOST_NAMED, is_same_value
+from fctncalling.lab.own_api.kinds.evidence import UNDRAWN
 from fctncalling.lab.own_api.words.clauses import CHANGES, ordered_parameter_pairs
 from fctncalling.lab.own_api.words.frames import (
     Act,
@@ -26,6 +27,7 @@ from fctncalling.lab.own_api.words.frames import (
     clauses_of_frames,
     frames_of_function,
     split_held_out_frames,
+    with_own_frames,
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import can_be_said, repeats_thing
@@ -100,15 +102,11 @@ def askable_api(
         )
         for doc in api.functions
     }
-    frames: dict[str, Sequence[RequestFrame]] = {}
-    for name, each in words.items():
-        own_frames = [frame for frame in own_phrases.get(name, ()) if not frame.says]
-        every = [*own_frames, *frames_of_function(each)]
-        frames[name] = split_held_out_frames(every)[held_out]
+    every = frames_of_api(words, own_phrases)
     return AskableApi(
         api,
         words,
-        frames,
+        {name: split_held_out_frames(frames)[held_out] for name, frames in every.items()},
         {name: acts_of_function(each) for name, each in words.items()},
         offers,
         _unasked(words) | offers.too_long(),
@@ -116,6 +114,14 @@ def askable_api(
         RequestFit((doc.name, doc.description, words[doc.name].path) for doc in api.functions),
         held_out,
     )
+
+
+def frames_of_api(
+    words: Mapping[str, FunctionWords], own_phrases: Mapping[str, Sequence[RequestFrame]]
+) -> dict[str, list[RequestFrame]]:
+    """Return all phrases of each function, to learn from and held out, the user's own first."""
+    own = {name: [f for f in own_phrases.get(name, ()) if not f.says] for name in words}
+    return {name: with_own_frames(frames_of_function(words[name]), own[name]) for name in words}
 
 
 def _unasked(words: Mapping[str, FunctionWords]) -> dict[str, str]:
@@ -131,14 +137,25 @@ def _unasked(words: Mapping[str, FunctionWords]) -> dict[str, str]:
     return found
 
 
-def _why(kind: ArgumentKind) -> str:
+def _why(kind: ArgumentKind, cure: str = "--kinds FILE can") -> str:
+    """Return why no request can name a value of a kind; `cure`: what can say its values."""
+    nested = "a schema's x-kind can"
     if kind.kind == "client":
-        return "a client sets it, no user says it: --kinds FILE can change that"
-    return (
-        "no document says which values it has: --kinds FILE can"
-        if kind.kind == "unknown"
-        else f"no request can name a value of this {kind.kind}"
-    )
+        return f"a client sets it, no user says it: {cure} change that"
+    if kind.kind == "unknown":
+        told = "the document does not say which values it takes"
+        return f"{UNDRAWN if kind.evidence == UNDRAWN else told}: {cure} say them"
+    if kind.most_named > MOST_NAMED:
+        return f"one value of it holds up to {kind.most_named} others: no request names so many"
+    if kind.item is not None:
+        return f"its items: {_why(kind.item, nested)}"
+    for name, key in kind.properties.items():
+        if key.required and not key.can_be_asked:
+            return f"its key {name} is demanded, but {_why(key, nested)}"
+    if kind.alternatives:
+        return f"its forms, such as the first: {_why(kind.alternatives[0], nested)}"
+    first = next(iter(kind.properties.items()), None)
+    return f"its keys, such as {first[0]}: {_why(first[1], nested)}" if first else "it has no keys"
 
 
 @dataclass(frozen=True)
@@ -159,10 +176,12 @@ class RequestDraft:
 
 _OPTIONAL_SHARE = 0.5  # what is said of options teaches most: models leave them out
 _FLAG_SHARE = 0.35
+PAGING_SHARE = 0.08  # of requests for a list, that say which part of it
 _MOST_OPTIONAL = 3
 _WHOLE_MONTH_SHARE = 0.3  # of two days of which one is before the other
 _BARE_SHARE = 0.1  # of calls without demanded values that have no value at all
-_OWN_PHRASES_SHARE = 0.75  # of the tasks of a function that the user gave phrases
+_OWN_PHRASE_SHARE = 0.25  # of a function's tasks that each phrase of the user's gets
+_OWN_PHRASES_SHARE = 0.75  # and all of them together
 _ACT_SHARE, _DOC_SHARE = 0.4, 0.12
 _ACT_SHARE_OF_MANY = 0.05
 _OPEN_KINDS = frozenset(
@@ -235,7 +254,7 @@ def _mentioned(words: FunctionWords, rng: Random) -> list[str]:
     needed = [name for name, kind in words.kinds.items() if kind.required]
     optional = [n for n, kind in words.kinds.items() if not kind.required and kind.can_be_asked]
     optional = [n for n in optional if len(words.kinds[n].values) != 1 or not words.method]
-    chosen = [name for name in optional if rng.random() < _share(words.kinds[name])]
+    chosen = [name for name in optional if rng.random() < _share(words, name)]
     chosen = rng.sample(chosen, min(len(chosen), _MOST_OPTIONAL))
     changes = words.verb in CHANGES and len(needed) < 2
     bare = not needed and rng.random() >= _BARE_SHARE
@@ -247,18 +266,40 @@ def _mentioned(words: FunctionWords, rng: Random) -> list[str]:
         chosen += [n for n in open_ones if n == "id" and n not in chosen and sort != "look"]
         queries = [n for n in open_ones if words.kinds[n].topic == "query"]
         chosen += queries[:1] if sort == "search" and not {*queries} & {*chosen} else []
-    if (changes or bare) and optional and not chosen:
-        chosen = [rng.choice(optional)]
+    told = [name for name in optional if not is_paging(words, name)]
+    if (changes or bare) and told and not chosen:
+        chosen = [rng.choice(told)]
     return [name for name in words.kinds if name in needed or name in chosen]
 
 
-def _share(kind: ArgumentKind) -> float:
-    return _FLAG_SHARE if kind.kind == "boolean" else _OPTIONAL_SHARE
+def _share(words: FunctionWords, name: str) -> float:
+    if is_paging(words, name):
+        return PAGING_SHARE / sum(is_paging(words, other) for other in words.kinds)
+    return _FLAG_SHARE if words.kinds[name].kind == "boolean" else _OPTIONAL_SHARE
+
+
+_PAGES = re.compile(
+    r"page|(?:page|start) (?:number|size|no|index|limit)|(?:results |items )?per page|offset|skip|"
+    r"limit|max (?:results|items)"
+)
+_PAGES_IF_TOLD = re.compile(r"count|size|first|top|rows|start|n|take")
+_OF_PAGES = re.compile(r"\b(?:pages?|pagination|results?|records?|items|rows) ", re.IGNORECASE)
+
+
+@cache
+def is_paging(words: FunctionWords, name: str) -> bool:
+    """Return whether an option says which part of a list an HTTP answer has: few people say it."""
+    kind, spoken = words.kinds[name], spaced_words(name)
+    if not words.method or kind.required or kind.kind not in ("integer", "number"):
+        return False
+    is_told = _PAGES_IF_TOLD.fullmatch(spoken) and _OF_PAGES.search(f"{kind.description} ")
+    return bool(_PAGES.fullmatch(spoken) or is_told)
 
 
 def optional_shares(words: FunctionWords) -> dict[str, float]:
     """Return of each optional parameter the share of calls that are to say it, about."""
-    optional = {n: _share(k) for n, k in words.kinds.items() if not k.required and k.can_be_asked}
+    kinds = words.kinds.items()
+    optional = {n: _share(words, n) for n, k in kinds if not k.required and k.can_be_asked}
     most = min(1.0, _MOST_OPTIONAL / max(1.0, sum(optional.values())))
     return {name: most * share for name, share in optional.items()}
 
@@ -438,7 +479,9 @@ def draw_frame(
     if not fitting:
         raise NoTaskDrawn("no phrase")
     own = [frame for frame in fitting if frame.source == "file"]
-    if own and rng.random() < _OWN_PHRASES_SHARE:
+    few = len(own) < len(fitting)  # beside ours
+    share = min(_OWN_PHRASES_SHARE, _OWN_PHRASE_SHARE * len(own) if few else 1.0)
+    if own and rng.random() < share:
         return rng.choice(own)
     from_doc = [frame for frame in fitting if frame.source == "doc"]
     of_acts = [frame for frame in fitting if frame.source.startswith("act")]

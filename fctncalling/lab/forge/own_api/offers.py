@@ -163,8 +163,9 @@ def offers_line(counts: Mapping[str, int]) -> str:
     if not counts["near"] and not counts["chosen"]:
         return ""
     return (
-        f"offers: {counts['near']} of near functions, {counts['chosen']} chosen by a request; the "
-        f"request alone finds all called ones in {counts['calls_found']} of {counts['calls']}\n"
+        f"functions on offer: in {counts['near']} tasks those like the called ones, in "
+        f"{counts['chosen']} those that fit the request; of {counts['calls']} tasks with calls the "
+        f"request's words alone find all that are called in {counts['calls_found']}\n"
     )
 
 

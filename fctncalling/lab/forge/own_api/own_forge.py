@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import html
 import json
-import math
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +14,7 @@ from random import Random
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, write_records
+from fctncalling.cli.shared.next_command import next_command
 from fctncalling.lab.forge.forge_run import (
     ForgeFailure,
     ForgeFiles,
@@ -25,7 +23,14 @@ from fctncalling.lab.forge.forge_run import (
     TaskSource,
 )
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn
-from fctncalling.lab.forge.own_api.drawn_call import AskableApi, askable_api, optional_shares
+from fctncalling.lab.forge.own_api.coverage import (
+    COVERAGE_PAGE,
+    Coverage,
+    coverage_line,
+    coverage_notes,
+    ledger_lines,
+)
+from fctncalling.lab.forge.own_api.drawn_call import AskableApi, askable_api, frames_of_api
 from fctncalling.lab.forge.own_api.logged_requests import LoggedRequests
 from fctncalling.lab.forge.own_api.offers import TASKS_AN_OFFER, count_offers, offers_line
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
@@ -33,121 +38,9 @@ from fctncalling.lab.forge.own_api.own_single_turn import can_be_missing, single
 from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
 from fctncalling.lab.own_api.api_part import add_offer_arguments, part_of_api, require_offered
 from fctncalling.lab.own_api.kinds import argument_kinds
-from fctncalling.lab.own_api.kinds.find import guessed_kind_notes
 from fctncalling.lab.own_api.kinds.value_tables import library_versions
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.frames import read_phrases, write_phrases
-
-
-class Coverage:
-    """Coverage of an API by a file's tasks, computed from its ledger."""
-
-    def __init__(self, api: AskableApi, ledger: Path) -> None:
-        self._api = api
-        self._calls: Counter[str] = Counter()
-        self._said: Counter[tuple[str, str]] = Counter()
-        self._left_open: Counter[tuple[str, str]] = Counter()
-        categories: Counter[str] = Counter()
-        lines = _lines(ledger)
-        for line in lines:
-            told = line["provenance"]
-            categories[line["id"].rpartition("_")[0]] += bool(told["functions"])
-            for function, names in zip(told["functions"], told["said"], strict=True):
-                self._calls[function] += 1
-                self._said.update((function, name) for name in names if name != told.get("missing"))
-                if "missing" in told:
-                    self._left_open[function, told["missing"]] += 1
-        self._tasks = len(lines)
-        self._turns = max(categories.values(), default=0)  # of functions, each a call
-
-    def record(self) -> dict[str, Any]:
-        """Return covered and total functions and parameters, and the tasks needed for the rest."""
-        words, names = self._api.words, self._api.names
-        askable = [(f, p) for f in names for p, k in words[f].kinds.items() if k.can_be_asked]
-        said = [key for key in askable if self._said[key]]
-        kinds = [{words[f].kinds[p].kind for f, p in keys} for keys in (askable, said)]
-        return {
-            "functions": (sum(self._calls[name] > 0 for name in names), len(names)),
-            "parameters": (len(said), len(askable)),
-            "kinds_never_drawn": sorted(kinds[0] - kinds[1]),
-            "tasks_that_cover": self._tasks_that_cover(askable),
-        }
-
-    def _tasks_that_cover(self, askable: Sequence[tuple[str, str]]) -> int:
-        """Return how many tasks say everything with a probability of 95 %, about.
-
-        How often a call says a parameter is what the file has, and what is to be, as of two calls.
-        """
-        names = self._api.names
-        shares = {name: optional_shares(self._api.words[name]) for name in names}
-        silent = [
-            1 - (self._said[f, p] + 2 * shares[f].get(p, 1.0)) / (self._calls[f] + 2)
-            for f, p in askable
-        ]
-        calls = 1
-        while sum(each**calls for each in silent) > COVERED and calls < MOST_CALLS:
-            calls += max(1, calls // 20)
-        turns = max(1 / max(1, self._turns), calls / max(1, self._calls.total()))
-        return math.ceil(self._tasks * len(names) * turns)
-
-    def page(self) -> str:
-        """Return a Markdown page with a line per function and parameter."""
-        api = self._api
-        rows = [
-            "| function | parameter | kind | evidence | calls | said | left open | why not |",
-            "|---|---|---|---|---:|---:|---:|---|",
-        ]
-        for name, words in api.words.items():
-            calls = self._calls[name]
-            why = api.unasked.get(name, "" if calls else "no task of this file draws it")
-            rows.append(f"| {name} | | | | {calls} | | | {_escaped(why)} |")
-            for parameter, kind in words.kinds.items():
-                key = (name, parameter)
-                told_kind = f"{kind.kind} {kind.topic}".strip()
-                evidence = f"{kind.evidence}{' (guessed)' if kind.guessed else ''}"
-                rows.append(
-                    f"| | {parameter} | {told_kind} | {evidence} | | {self._said[key]} | "
-                    f"{self._left_open[key]} | {api.left_out.get(key, '')} |"
-                )
-        head = f"# {_escaped(api.api.name)}: what {self._calls.total()} calls ask for\n"
-        notes = _notes(api)
-        tail = ["", "## Notes", "", *(f"- {_escaped(note)}" for note in notes)] if notes else []
-        return "\n".join([head, f"{coverage_line(self.record())}\n", *rows, *tail, ""])
-
-
-COVERED = 0.05  # of what may stay unsaid
-MOST_CALLS = 1_000_000
-
-
-def coverage_line(covered: Mapping[str, Any]) -> str:
-    """Return a record of coverage as one line."""
-    told = [f"{covered[kind][0]} of {covered[kind][1]} {kind}" for kind in COUNTED]
-    never = ", ".join(covered["kinds_never_drawn"])
-    return (
-        f"{SAID}{' and '.join(told)}; {f'never drawn: {never}; ' if never else ''}"
-        f"about {covered['tasks_that_cover']:,} tasks say all"
-    )
-
-
-COUNTED = ("functions", "parameters")
-SAID, COVERAGE_PAGE = "said: ", ".coverage.md"  # how the line begins; what the page's name ends in
-
-
-def _escaped(text: str) -> str:
-    """Return a stranger's text as Markdown shows it: no tag, no cell, no link begins in it."""
-    return re.sub(r"[\\`*\[\]|]", r"\\\g<0>", html.escape(text, quote=False))
-
-
-def _notes(api: AskableApi) -> list[str]:
-    kinds = {(name, p): k for name, words in api.words.items() for p, k in words.kinds.items()}
-    return [*api.offers.notes(), *api.api.notes, *guessed_kind_notes(kinds)]
-
-
-def _lines(ledger: Path) -> list[dict[str, Any]]:
-    with ledger.open(encoding="utf-8") as file:
-        found = [json.loads(line) for line in file]
-    return [line for line in found if "provenance" in line]
-
 
 OWN_VERSION = 11
 """Raised where the same seed gives other tasks than before."""
@@ -248,7 +141,7 @@ class OwnApiSource(TaskSource):
         page = output.with_name(f"{output.name}{COVERAGE_PAGE}")
         coverage = Coverage(self._api, files.ledger)
         page.write_text(coverage.page(), encoding="utf-8")
-        covered, offers = coverage.record(), count_offers(_lines(files.ledger))
+        covered, offers = coverage.record(), count_offers(ledger_lines(files.ledger))
         record: dict[str, Any] = {
             "output": str(output),
             "coverage": str(page),
@@ -258,16 +151,17 @@ class OwnApiSource(TaskSource):
             "api": api.summary(),
             "left_out": dict(api.left_out),
         }
-        thrown = ", ".join(f"{n} {why}" for why, n in sorted(record["thrown_away"].items()))
+        drawn_again = sum(record["thrown_away"].values())
         text = (
-            f"{record['tasks']} tasks in {output}; coverage: {page}; drafts thrown away: "
-            f"{thrown or 'none'}\n{coverage_line(covered)}\n{offers_line(offers)}{record['api']}"
+            f"{record['tasks']} tasks in {output}; {drawn_again} drafts that could be understood "
+            f"otherwise or could not be proven were drawn again, as usual: {files.ledger} counts "
+            f"them\n{coverage_line(covered)}\n{offers_line(offers)}{record['api']}"
         )
+        record["next"] = next_command("lint", "--dataset_path", output)
         if api.tool_class is not None and "multi_turn_base" in summary["settings"]["categories"]:
             runs = f"fctncalling train --dataset_path {output} --allow_task_tools"
-            record["next"] = f"{runs} (tasks of several turns run {api.tool_class})"
-            text += f"\nnext: {record['next']}"
-        return ForgeReport(record, text)
+            record["next"] = f"next: {runs} (tasks of several turns run {api.tool_class})"
+        return ForgeReport(record, f"{text}\n{record['next']}\nrequests to look at: {page}")
 
 
 def _hash(path: Path) -> str:
@@ -275,7 +169,7 @@ def _hash(path: Path) -> str:
 
 
 _FLAGS = ("scenarios", "kinds", "phrases")
-MOST_GUESSES_TOLD = 8
+MOST_NOTES_TOLD = 8
 
 
 def add_own_arguments(parser: argparse._ActionsContainer) -> None:
@@ -327,7 +221,7 @@ def own_runs(args: argparse.Namespace) -> Iterator[tuple[OwnApiSource, ForgeRun,
     for line in _told(askable):
         print(line, file=sys.stderr)
     if args.write_phrases:
-        write_phrases(args.write_phrases, askable.frames)
+        write_phrases(args.write_phrases, frames_of_api(askable.words, phrases))
         print(f"phrases: {args.write_phrases}", file=sys.stderr)
     if args.from_logs:
         _write_logged(LoggedRequests(args.from_logs, askable), args.from_logs, args.output)
@@ -397,9 +291,9 @@ def _may_be_open(api: AskableApi, name: str) -> bool:
 
 
 def _told(api: AskableApi) -> list[str]:
-    lines = _notes(api)
-    more = len(lines) - MOST_GUESSES_TOLD
-    told = [f"note: {line}" for line in lines[:MOST_GUESSES_TOLD]]
+    lines = coverage_notes(api, most_named=0)
+    more = len(lines) - MOST_NOTES_TOLD
+    told = [f"note: {line}" for line in lines[:MOST_NOTES_TOLD]]
     if more > 0:
         told.append(f"note: {more} further notes: FILE.coverage.md has them all")
     return told + [f"not asked for: {name}: {why}" for name, why in api.unasked.items()]

@@ -13,6 +13,7 @@ from typing import Any
 from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind, KindTable
 from fctncalling.lab.own_api.kinds.clues import name_words
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
+from fctncalling.lab.own_api.kinds.free_texts import FROM_NOUNS, with_fitting_texts
 from fctncalling.lab.own_api.kinds.pattern_text import matches_pattern
 from fctncalling.specification.api import OwnApi, SpecificationError
 
@@ -27,6 +28,7 @@ def argument_kinds(api: OwnApi, overrides: Path | None = None) -> KindTable:
             kind = infer_argument_kind(name, schema, required=name in needed)
             found[function.name, name] = _searched(kind, function.name)
     found = with_scenario_values(_of_one_noun(_shared(found)), api.scenarios)
+    found = with_fitting_texts(found, api)
     return found if overrides is None else override_kinds(found, overrides)
 
 
@@ -88,9 +90,10 @@ def _searched(kind: ArgumentKind, function: str) -> ArgumentKind:
 
 
 def guessed_kind_notes(kinds: KindTable) -> list[str]:
-    """Return a line for each kind that the name alone says."""
+    """Return a line for each kind whose values are guessed."""
     return [
-        f"{function}: {parameter}: {_told(kind)}: guessed from its name; --kinds FILE corrects it"
+        f"{function}: {parameter}: {_told(kind)}: values guessed from "
+        f"{FROM_NOUNS if FROM_NOUNS in kind.evidence else 'its name'}; --kinds FILE corrects them"
         for (function, parameter), kind in kinds.items()
         if kind.guessed and kind.can_be_asked
     ]
@@ -143,6 +146,8 @@ def _changed(kind: ArgumentKind, given: Any, where: str) -> ArgumentKind:
     changes = {key: tuple(each) if key in _LISTS else each for key, each in changes.items()}
     if "values" in changes:
         changes.setdefault("kind", "enum")
+    if kind.guessed:  # what was guessed is no example of what the user says
+        changes.setdefault("examples", ())
     form = {"date": "%Y-%m-%d", "time": "%H:%M", "datetime": "%Y-%m-%dT%H:%M:%S", "year": "%Y"}
     if (new := changes.get("kind")) in form and "format" not in changes:
         changes["format"] = form[new]

@@ -240,7 +240,8 @@ def _text(kind: ScalarKind, rng: random.Random) -> str:
         return rng.choice(value_table("last"))
     if kind.topic == "proper":
         return str(rng.choice(kind.examples + value_table("word"))).capitalize()
-    is_own = kind.topic == "example" or len(kind.examples) > 2 or rng.random() < EXAMPLES_SHARE
+    is_own = kind.topic == "example" or len(kind.examples) > 2 or kind.evidence == "FILE"
+    is_own = is_own or rng.random() < EXAMPLES_SHARE
     if kind.examples and is_own:
         return str(rng.choice(kind.examples))
     if has_table(kind.topic):

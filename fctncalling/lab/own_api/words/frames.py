@@ -193,17 +193,37 @@ class RequestFrame:
 
     @property
     def key(self) -> str:
-        """What tells it from all others."""
-        return f"{self.function}/{self.mood}/{self.text}"
+        """What tells it from all others, as a phrases file has it."""
+        return f"{self.function}/{self.mood}/{self.text.strip().rstrip('?')}"
 
 
 def frames_of_function(words: FunctionWords) -> list[RequestFrame]:
-    """Return the frames of a function: of its operation or sentence, and of the acts that it is."""
+    """Return the frames of a function: of its operation or sentence, and of the acts that it is.
+
+    Phrases of acts say an HTTP operation only where no plain one says as little: nobody hands
+    money to a booking.
+    """
     name = words.doc.name
     plain = words.operation.phrases() if words.operation else _doc_phrases(words)
     found = [RequestFrame(name, mood, text, "doc") for mood, text in plain]
-    found += _act_frames(words, acts_of_function(words))
-    return list({each.key: each for each in found}.values())
+    said = [{*frame.parameters} for frame in found] if words.method else []
+    for frame in _act_frames(words, acts_of_function(words)):
+        if not any(slots <= {*frame.parameters} for slots in said):
+            found.append(frame)
+    return list({frame.key: frame for frame in found}.values())
+
+
+def with_own_frames(
+    ours: Sequence[RequestFrame], own: Sequence[RequestFrame]
+) -> list[RequestFrame]:
+    """Return our frames with the user's own before them.
+
+    A list that has any of ours was made of --write_phrases: what it lost of ours is left out, and
+    what it kept is as it was.
+    """
+    known, listed = {frame.key for frame in ours}, {frame.key for frame in own}
+    kept = [frame for frame in ours if frame.key in listed] or ours
+    return [*(frame for frame in own if frame.key not in known), *kept]
 
 
 def _act_frames(words: FunctionWords, acts: Sequence[Act]) -> list[RequestFrame]:
@@ -280,11 +300,15 @@ def act_families(acts: Sequence[Act]) -> frozenset[str]:
 
 
 _HEAD = """\
-# Phrases for the functions of an API. {parameter} is where a value of it stands; parameters that a
-# phrase leaves out are said behind it. do = orders ("cancel {id}"), want = what follows "I'd like
-# to", say = statements, ask = questions without their mark. (find|list) is either word.
-# clauses.city = ["in {}"] says how a parameter is said behind a phrase, "true = with breakfast" one
-# value of it; the table "*" is for all functions.
+# Phrases for the functions of an API; unchanged, this file changes nothing. Lines that you remove
+# are not used, and lines of your own are said the more often. {parameter} is where a value of it
+# stands; parameters that a phrase leaves out are said behind it. A number stands behind its noun
+# ("cancel {id}": "cancel booking 214"). do = orders, want = what follows "I'd like to", say =
+# statements, ask = questions without their mark. (find|list) is either word.
+# How a value is said behind a phrase stands in the function's table, of a number, text or day:
+#   clauses.city = ["in {}"]
+# and of one value, as yes and no, which have no {}: clauses.breakfast = ["true = with breakfast"]
+# The table ["*"] is for all functions.
 """
 
 

@@ -68,6 +68,8 @@ class LabelledValue(NamedTuple):
 def can_be_said(words: FunctionWords, name: str, value: Any) -> bool:
     """Return whether a person would say a value: a nested one needs few keys, each with a noun."""
     kind = words.kinds[name]
+    if name in (words.clauses or {}):
+        return True  # in the user's own words
     if kind.kind == "boolean":
         return kind.required or has_flag_words(words, name)
     if kind.kind not in ("object", "one_of", "array"):
@@ -189,6 +191,8 @@ def _told(words: FunctionWords, value: LabelledValue) -> str:
     """Return a label as people say it: reply-to address, the name of a person who books."""
     label = re.sub(r"(?<=\w) at$", " time", value.label)
     label = re.sub(r"^(min|max)(?= )", r"\1imum", label)
+    if label in _QUERIES:
+        return "search term"
     if value.kind in (*_MOMENTS, "identifier", "place"):
         label = _WAYS.get(label, label)
     if value.kind == "email" and label not in _PLACED and not re.search(r"mail|address", label):

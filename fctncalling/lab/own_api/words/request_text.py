@@ -54,11 +54,12 @@ def said_call(
     """Return a call in words: what the frame has slots for within it, the rest behind it."""
     text = frame.text
     for name in frame.parameters:
-        if words.clauses is not None and frame.source == "file":
+        if words.clauses is not None and frame.source == "file" and not words.method:
             form = text.replace(f"{{{name}}}", "{}")
             text = own_clause(words, name, arguments[name], rng, form)
         else:
-            text = text.replace(f"{{{name}}}", slot_text(words, name, arguments[name], rng))
+            slot, said = f"{{{name}}}", slot_text(words, name, arguments[name], rng)
+            text = text.replace(slot, _without_noun(said, text.partition(slot)[0]))
     text = re.sub(r"\b(?:on|about|with) (?:some|any)thing by\b", "by", text)
     rest = [name for name in arguments if name not in frame.parameters]
     if words.clauses is not None:
@@ -82,6 +83,14 @@ def said_call(
             SaidValue(f"- {remark}", False) if rng.random() < 0.6 else SaidValue(remark, True)
         )
     return _assembled(text, frame.mood, parts, rng)
+
+
+def _without_noun(said: str, before: str) -> str:
+    """Return a value without the noun that a phrase has before its slot: "my booking {id}"."""
+    noun = (before.split() or [""])[-1]
+    front, at, behind = f" {said}".partition(f" {noun} ")
+    is_noun = noun and at and re.fullmatch(r"(?: [a-z-]+){0,2}", front)
+    return behind if is_noun else said
 
 
 def slot_text(words: FunctionWords, name: str, value: Any, rng: Random) -> str:

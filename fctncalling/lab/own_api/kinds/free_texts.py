@@ -1,0 +1,121 @@
+"""Free texts that fit an API: names that its document shows, else some made of its own nouns.
+
+Nobody searches train stations for solar panels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import zip_longest
+from random import Random
+
+from fctncalling.lab.own_api.english import is_plural, singular
+from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind, KindTable
+from fctncalling.lab.own_api.kinds.clues import kind_tables, name_words
+from fctncalling.lab.own_api.kinds.value_tables import value_table
+from fctncalling.specification.api import OwnApi
+
+OF_ONE_API = frozenset({"query", "title", "thing", ""})
+"""Topics of free texts that every API has others of."""
+ENOUGH, MOST_VALUES, MOST_NOUNS = 8, 60, 8
+FROM_NOUNS = "nouns of the API"
+_NO_NOUNS = frozenset(
+    "search query find list lookup look get create add update new edit set make post put delete "
+    "remove filter browse fetch save batch bulk all me admin my invite rename upload remote".split()
+)
+_NO_THINGS = frozenset("object item data record resource entity thing element result value".split())
+
+
+def with_fitting_texts(kinds: KindTable, api: OwnApi) -> KindTable:
+    """Return kinds whose free texts are of the API: shown in its document, or of its nouns."""
+    things = {doc.name: thing_of_function(doc.name, _path(api, doc.name)) for doc in api.functions}
+    common = Counter(thing for thing in things.values() if thing)
+    every = tuple(thing for thing, _ in common.most_common(MOST_NOUNS))
+    return {
+        key: _fitting(kind, key[1], things[key[0]], every, api.shown) for key, kind in kinds.items()
+    }
+
+
+def thing_of_function(name: str, path: str) -> str:
+    """Return the noun of what a function is about: "station" of /stations; "" for none."""
+    parts = [name_words(part) for part in path.split("/") if part and "{" not in part]
+    for words in (*parts[::-1], name_words(name)):
+        kept = [word for word in words.split() if word not in _NO_NOUNS]
+        plural = next((at for at, word in enumerate(kept[:3]) if is_plural(word)), 2)
+        noun = singular(" ".join(kept[: plural + 1]))  # "conversations set topic": conversation
+        if len(noun) > 2 and noun not in _NO_THINGS and not re.search(r"\d", noun):
+            return noun
+    return ""
+
+
+def _path(api: OwnApi, function: str) -> str:
+    return str(api.origins.get(function, {}).get("path", "")).partition("?")[0]
+
+
+def _fitting(
+    kind: ArgumentKind,
+    name: str,
+    thing: str,
+    every: Sequence[str],
+    shown: Mapping[str, Sequence[str]],
+) -> ArgumentKind:
+    """Return a kind with texts of the API, in its items and keys too.
+
+    Keys of objects say no thing of the function's: the name in a card is no payment's.
+    """
+    if kind.item is not None:
+        return replace(kind, item=_fitting(kind.item, name, thing, every, shown))
+    if kind.alternatives:
+        inner = tuple(_fitting(each, name, thing, every, shown) for each in kind.alternatives)
+        return replace(kind, alternatives=inner)
+    if kind.properties:
+        keys = kind.properties.items()
+        of_keys = {key: _fitting(each, key, "", (), shown) for key, each in keys}
+        return replace(kind, properties=of_keys)
+    is_free = kind.kind == "free_text" and kind.topic in OF_ONE_API
+    if not is_free or kind.known or len(kind.examples) > 2:
+        return kind
+    own = re.sub(r" ?(?:name|title|label|query|search|text)$", "", name_words(name))
+    nouns = [noun for noun in (own, thing) if noun in shown or _table_of(noun)] or [thing]
+    nouns = nouns if nouns[0] else [*every]
+    given = [*kind.examples, *(text for noun in nouns for text in shown.get(noun, ()))]
+    given = [text for text in dict.fromkeys(given) if kind.takes_single(text)][:MOST_VALUES]
+    guessed: list[str] = []
+    if len(given) < ENOUGH:
+        lists = [_texts_of(noun, composed=len(given) < 3) for noun in nouns]
+        every_text = dict.fromkeys(text for row in zip_longest(*lists) for text in row if text)
+        guessed = [text for text in every_text if kind.takes_single(text)][:MOST_VALUES]
+    if not given and not guessed:
+        return replace(kind, guessed=True)
+    if not guessed:
+        topic = kind.topic if len(given) > 2 else "example"  # nothing else is drawn
+        return replace(kind, examples=tuple(given), topic=topic, guessed=False, evidence="examples")
+    evidence = f"examples, {FROM_NOUNS}" if given else FROM_NOUNS
+    texts = (*given * (len(guessed) // max(1, 2 * len(given)) or 1), *guessed)  # a third are given
+    return replace(kind, examples=texts, guessed=True, evidence=evidence)
+
+
+@cache
+def _texts_of(noun: str, *, composed: bool) -> tuple[str, ...]:
+    """Return names of a thing: those of its sort, else ("Spring webhook") of the noun itself."""
+    table = _table_of(noun)
+    if table == "person":
+        rng = Random(f"names of {noun}")
+        first, last = value_table("first"), value_table("last")
+        return tuple(f"{rng.choice(first)} {rng.choice(last)}" for _ in range(MOST_VALUES))
+    if table:
+        values = value_table(table)
+        return tuple(Random(f"names of {noun}").sample(values, min(len(values), MOST_VALUES)))
+    return tuple(f"{word} {noun}" for word in kind_tables()["modifiers"]) if composed else ()
+
+
+@cache
+def _table_of(noun: str) -> str:
+    """Return the table of values that name a thing: "city" of a station; "" for none."""
+    last = noun.rpartition(" ")[2]
+    rows: Mapping[str, str] = kind_tables()["names_of_things"]
+    return next((table for table, nouns in rows.items() if last in nouns.split()), "")
