@@ -17,7 +17,8 @@ from fctncalling.lab.conformance.recorded import load_recorded_verdicts
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "results/kept"
 TABLES = runpy.run_path(str(ROOT / "docs/evidence_tables.py"))
-NO_VERDICTS = ("decode_cases", "multi_turn_exec", "multi_turn_fuzz")  # of the recorded files
+EXECUTED = ("multi_turn_exec", "multi_turn_fuzz")  # of the recorded files
+NO_VERDICTS = ("decode_cases", *EXECUTED)
 
 CELL = re.compile(r"([\d.]+) -> +([\d.]+)")
 
@@ -85,12 +86,20 @@ def test_what_readme_says_of_the_real_model_is_that_of_the_kept_answers() -> Non
 
 
 def test_the_counts_of_parity_are_those_of_the_recorded_verdicts(shared: Path) -> None:
-    files = sorted((shared / "bfcl/verdicts").glob("*.jsonl.gz"))
-    judged = [file for file in files if not file.name.startswith(NO_VERDICTS)]
-    count = sum(gzip.decompress(file.read_bytes()).count(b"\n") for file in judged)
+    recorded = {
+        file.name: gzip.decompress(file.read_bytes())
+        for file in (shared / "bfcl/verdicts").glob("*.jsonl.gz")
+    }
+    count = sum(
+        recorded[name].count(b"\n") for name in recorded if not name.startswith(NO_VERDICTS)
+    )
+    executed = sum(
+        lines.count(b'"call": ') for name, lines in recorded.items() if name.startswith(EXECUTED)
+    )
     assert f"| {count:,} of {count:,} |" in page("README.md")
     conformance = page("docs/evidence/conformance.md")
-    assert f"`fctncalling verdicts` | {count:,} | 0 |" in conformance
+    assert f"`fctncalling verdicts` with {count:,} recorded verdicts" in conformance
+    assert f"`fctncalling execute` with {executed:,} recorded calls" in conformance
     answers = load_recorded_verdicts()["answers"]
     assert f"--recorded` | {answers:,} | 0 |" in conformance
 
