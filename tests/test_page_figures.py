@@ -11,6 +11,7 @@ from typing import Any
 
 import learning_curve
 import pytest
+from figures import Figure, report
 
 from fctncalling.lab.conformance.recorded import load_recorded_verdicts
 
@@ -46,6 +47,23 @@ def test_every_table_of_the_evidence_is_that_of_the_kept_files() -> None:
 def test_a_changed_cell_would_be_seen() -> None:
     changed = "<!-- table speedrun -->\n\n| basis | 3 | 92.4 % |\n\n<!-- end -->\n"
     assert "| basis | 3 | 92.3 % |" in TABLES["with_tables"](changed)
+
+
+def test_a_figure_beyond_its_bound_is_reported_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missed = [
+        Figure("growth", 1.394, at_most=1.3),
+        Figure("ms an answer", 0.0371),
+        Figure("speed", 3711, 2),
+    ]
+    assert report(missed, tmp_path / "new/kept.json") == 1
+    kept = json.loads((tmp_path / "new/kept.json").read_text("utf-8"))
+    assert [Figure(**figure) for figure in kept["figures"]] == missed
+    assert {"CPU", "Python", "torch"} <= kept["machine"].keys()
+    printed = "growth: 1.39  at most 1.3, missed\nms an answer: 0.037  \nspeed: 3,711  at least 2\n"
+    assert capsys.readouterr().out == printed
+    assert report(missed[1:], None) == 0
 
 
 def test_what_readme_and_start_show_of_the_default_run_is_that_of_the_kept_ones() -> None:
