@@ -154,7 +154,7 @@ def throughput(rounds: int, floor: Floor) -> Figure:
 
 
 def waiting(executor: PythonExecutor) -> list[Figure]:
-    """Measure time limits and on many sleeping calls."""
+    """Measure time limits and many sleeping calls."""
     endless = ("while True: pass", "import time\ntime.sleep(9)")
     overshoot = max(executor.run(code, timeout_s=2).wall_s - 2 for code in endless)
     with PythonExecutor(num_executors=32) as wide:
