@@ -14,7 +14,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+
+from figures import Figure, add_json_flag, report
 
 from fctncalling.envs.tools.python_executor import PythonExecutor
 
@@ -34,20 +35,6 @@ for line in sys.stdin:
     sys.stdout.flush()
 """
 SNIPPET = "print(1+1)"
-
-
-class Target(NamedTuple):
-    """Measured figure and its bound."""
-
-    name: str
-    value: float
-    bound: float
-    at_most: bool = True
-
-    @property
-    def met(self) -> bool:
-        """Whether the figure is within its bound."""
-        return self.value <= self.bound if self.at_most else self.value >= self.bound
 
 
 class Floor:
@@ -116,8 +103,8 @@ def fresh_interpreter(numpy: bool) -> None:
     subprocess.run([sys.executable, "-I", "-c", code], check=True, capture_output=True)
 
 
-def latency(rounds: int, executor: PythonExecutor, floor: Floor) -> list[Target]:
-    """Return the targets on single calls."""
+def latency(rounds: int, executor: PythonExecutor, floor: Floor) -> list[Figure]:
+    """Measure single calls."""
     with PythonExecutor(layers=("rlimits",), allow_degraded=True) as open_executor:
         times = interleaved(
             rounds,
@@ -137,31 +124,22 @@ def latency(rounds: int, executor: PythonExecutor, floor: Floor) -> list[Target]
     )
     floor_p50 = statistics.median(times["floor"])
     p95 = statistics.quantiles(times["confined"], n=20)[-1]
-    print(
-        f"floor p50 {1e3 * floor_p50:.2f} ms, confined p50 "
-        f"{1e3 * statistics.median(times['confined']):.2f} ms"
+    fresh, numpy = (median_ratio(few[name], few["confined"]) for name in ("fresh", "numpy"))
+    to_floor, to_rlimits = (
+        median_ratio(times["confined"], times[name]) for name in ("floor", "rlimits")
     )
     return [
-        Target("p50 / floor", median_ratio(times["confined"], times["floor"]), 4),
-        Target("p95 / floor p50", p95 / floor_p50, 8),
-        Target("confined / rlimits only", median_ratio(times["confined"], times["rlimits"]), 1.5),
-        Target(
-            "fresh interpreter / confined",
-            median_ratio(few["fresh"], few["confined"]),
-            2,
-            at_most=False,
-        ),
-        Target(
-            "fresh with numpy / confined",
-            median_ratio(few["numpy"], few["confined"]),
-            15,
-            at_most=False,
-        ),
+        Figure("fork floor, p50 in ms", 1e3 * floor_p50),
+        Figure(f"`{SNIPPET}` over the floor, p50", to_floor, at_most=4),
+        Figure(f"`{SNIPPET}` over the floor, p95", p95 / floor_p50, at_most=8),
+        Figure("all layers over resource limits alone", to_rlimits, at_most=1.5),
+        Figure("fresh interpreter over a confined call", fresh, at_least=2),
+        Figure("fresh interpreter with NumPy over a confined call", numpy, at_least=15),
     ]
 
 
-def throughput(rounds: int, floor: Floor) -> Target:
-    """Return the rate of two concurrent calls as a share of one floor's rate."""
+def throughput(rounds: int, floor: Floor) -> Figure:
+    """Measure the rate of two concurrent calls as a share of one floor's rate."""
     batch = 20
     with PythonExecutor(num_executors=2) as executor:
         times = interleaved(
@@ -172,31 +150,32 @@ def throughput(rounds: int, floor: Floor) -> Target:
             },
         )
     share = median_ratio(times["floor"], times["confined"])
-    return Target("throughput, 2 in flight / floor's", share, 0.35, at_most=False)
+    return Figure("throughput of 2 in flight over the floor's", share, at_least=0.35)
 
 
-def waiting(executor: PythonExecutor) -> list[Target]:
-    """Return the targets on time limits and on many sleeping calls."""
+def waiting(executor: PythonExecutor) -> list[Figure]:
+    """Measure time limits and many sleeping calls."""
     endless = ("while True: pass", "import time\ntime.sleep(9)")
     overshoot = max(executor.run(code, timeout_s=2).wall_s - 2 for code in endless)
     with PythonExecutor(num_executors=32) as wide:
         wide.map([SNIPPET] * 32)
         asleep = seconds(lambda: wide.map(["import time\ntime.sleep(1)"] * 32))
     return [
-        Target("overshoot of 2 s, in s", overshoot, 0.2),
-        Target("32 sleeps of 1 s at once, in s", asleep, 1.5),
+        Figure("overshoot of a limit of 2 s, in s", overshoot, at_most=0.2),
+        Figure("32 sleeps of 1 s, 32 in flight, in s", asleep, at_most=1.5),
     ]
 
 
-def boot(rounds: int) -> Target:
-    """Return the start of an executor, self-test included, against an interpreter that imports
+def boot(rounds: int) -> Figure:
+    """Measure the start of an executor, self-test included, against an interpreter that imports
     NumPy.
     """
     times = interleaved(
         max(3, rounds // 50),
         {"numpy": lambda: fresh_interpreter(True), "boot": lambda: PythonExecutor().close()},
     )
-    return Target("boot / import numpy", median_ratio(times["boot"], times["numpy"]), 2)
+    ratio = median_ratio(times["boot"], times["numpy"])
+    return Figure("start over `import numpy`", ratio, at_most=2)
 
 
 def main() -> int:
@@ -205,20 +184,18 @@ def main() -> int:
     parser.add_argument(
         "--rounds", type=int, default=300, help="floor and subject take this many turns"
     )
-    rounds = parser.parse_args().rounds
-    floor = Floor()
+    add_json_flag(parser)
+    options = parser.parse_args()
+    rounds, floor = options.rounds, Floor()
     with PythonExecutor() as executor:
-        targets = [
+        figures = [
             *latency(rounds, executor, floor),
             throughput(rounds, floor),
             *waiting(executor),
             boot(rounds),
         ]
     floor.close()
-    for target in targets:
-        bound = f"{'<=' if target.at_most else '>='} {target.bound:g}"
-        print(f"{target.name:36} {target.value:8.2f}   {bound:8} {'' if target.met else 'MISSED'}")
-    return 0 if all(target.met for target in targets) else 1
+    return report(figures, options.json)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@
   /tmp/trl/bin/pip install torch==2.13.0 trl==1.16.0 transformers==5.23.0 jmespath
   python benchmarks/rollout.py --parts trl --trl /tmp/trl/bin/python
   python benchmarks/rollout.py --parts decoders --hidden 576 --layers 30 --vocabulary 49152
-  python benchmarks/rollout.py --official --data_dir data/bfcl --json ratios.json
+  python benchmarks/rollout.py --official --data_dir data/bfcl --json figures.json
 
 Everything takes turns in one run, on one thread; CPU seconds are compared (of slow tools: seconds)
-and medians over the rounds are told. A miss is told with the profile of its part; exits 1 then.
+and medians over the rounds are told. A missed bound is followed by its part's profile; exits 1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch
 import argparse
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -28,6 +28,7 @@ from typing import Any
 
 import gymnasium
 import torch
+from figures import Figure, add_json_flag, report
 from rollout_official import official
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
@@ -106,7 +107,7 @@ def prefilled_again(model: Any, texts: list[torch.Tensor], new: int) -> list[lis
     return rows
 
 
-def against_generate(model: Any, options: argparse.Namespace) -> list[bool]:
+def against_generate(model: Any, options: argparse.Namespace) -> list[Figure]:
     """Compare single steps, episodes of several steps, and groups of one prompt with
     `model.generate`.
     """
@@ -116,26 +117,23 @@ def against_generate(model: Any, options: argparse.Namespace) -> list[bool]:
     ]
     cases += [
         ("4 steps, batch 8", 8, turns, 24, 1, TURNS),
-        ("4 steps, a group of 8", 8, turns, 24, 8, GROUPS),
+        ("4 steps, 8 of one prompt", 8, turns, 24, 8, GROUPS),
     ]
-    held = []
+    figures = []
     for name, batch, sizes, new, group, least in cases:
         texts = contexts(batch, sizes, options.vocabulary, group)
         ways = [partial(way, model, texts, new) for way in (generate_with_cache, prefilled_again)]
         first = [way() for way in ways]  # warms, and compares
         pairs = [[cpu_seconds(way) for way in ways] for _ in range(options.rounds)]
-        speed = batch * len(sizes) * new / median(ours for ours, _ in pairs)
         ratio = median(theirs / ours for ours, theirs in pairs)
         note = "" if first[0] == first[1] else "; TOKENS DIFFER"
-        held.append(
-            told(f"{name}: {speed:.0f} tokens/s, of generate", ratio, least, ratio >= least, note)
-        )
-        if not held[-1]:
+        figures.append(Figure(f"{name}, `generate` over ours{note}", ratio, at_least=least))
+        if not figures[-1].met:
             profile(ways[0])
-    return held
+    return figures
 
 
-def decoders(model: Any, options: argparse.Namespace) -> None:
+def decoders(model: Any, options: argparse.Namespace) -> Iterator[Figure]:
     """Compare the fused decoder with transformers' forward, in one engine."""
     steps = 8
     for batch in (1, 8, 64):
@@ -154,14 +152,10 @@ def decoders(model: Any, options: argparse.Namespace) -> None:
                 first, whole = map(cpu_seconds, ways)
                 spent[fast] = first, whole - first
             times += [spent] if number else []
-        ratios = [median(it[False][part] / it[True][part] for it in times) for part in (0, 1)]
-        speed = batch * steps / median(it[True][1] for it in times)
         note = "" if rows[True] == rows[False] else "; TOKENS DIFFER"
-        print(
-            f"fused decoder, batch {batch}: prefill x{ratios[0]:.2f}, decoding x{ratios[1]:.2f} "
-            f"({speed:.0f} tokens/s) of transformers' forward{note}",
-            flush=True,
-        )
+        for part, name in enumerate(("prefill of 40 tokens", "decoding")):
+            ratio = median(spent[False][part] / spent[True][part] for spent in times)
+            yield Figure(f"fused decoder, batch {batch}, {name}{note}", ratio)
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -169,12 +163,6 @@ def cpu_seconds(work: Callable[[], object]) -> float:
     started = time.process_time()
     work()
     return time.process_time() - started
-
-
-def told(name: str, value: float, bound: float, holds: bool, note: str = "") -> bool:
-    """Print a figure with its bound; return whether the bound holds."""
-    print(f"{name}: x{value:.2f} (bound {bound}){'' if holds else '  MISSED'}{note}", flush=True)
-    return holds
 
 
 def profile(work: Callable[[], object]) -> None:
@@ -206,8 +194,8 @@ def _note(ended: list[tuple[float, int]], record: EpisodeRecord) -> None:
     ended.append((time.perf_counter(), record.num_steps))
 
 
-def slow_tools(rounds: int) -> tuple[float, float, bool]:
-    """Return the share of the throughput that is left, its bound, and whether it holds."""
+def slow_tools(rounds: int) -> Figure:
+    """Measure the share of the throughput that slow tools leave."""
     tasks = random.Random(0).sample(load_tasks(embedded_path("train")), NUM_EPISODES)
     path = str(embedded_path("model"))
     template = ChatTemplate(AutoTokenizer.from_pretrained(path))
@@ -237,12 +225,8 @@ def slow_tools(rounds: int) -> tuple[float, float, bool]:
     steps_a_second(pools[1], 64)  # warms
     pairs = [[steps_a_second(pool, NUM_EPISODES) for pool in pools] for _ in range(rounds)]
     share = median(slow / plain for slow, plain in pairs)
-    plain = median(plain for _, plain in pairs)
-    print(
-        f"{NUM_EPISODES} episodes in {NUM_ENVS} environments: {plain:.0f} steps/s without slow "
-        "tools"
-    )
-    return share, LEAST, share >= LEAST
+    name = f"throughput with {NUM_SLOW} of {NUM_ENVS} tools that take {TOOL_S:g} s, over without"
+    return Figure(name, share, at_least=LEAST)
 
 
 def main() -> int:
@@ -271,23 +255,23 @@ def main() -> int:
         help="folder of BFCL task files (default: %(default)s)",
     )
     parser.add_argument("--official_rounds", type=int, default=2, help="(default: %(default)s)")
-    parser.add_argument("--json", type=Path, help="file for the ratios of --official")
+    add_json_flag(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.official:
-        return 0 if official(options) else 1
-    model, held = build(options.hidden, options.layers, options.vocabulary), list[bool]()
+        return report(official(options), options.json)
+    model, figures = build(options.hidden, options.layers, options.vocabulary), list[Figure]()
     if "generate" in options.parts:
-        held += against_generate(model, options)
+        figures += against_generate(model, options)
     if "decoders" in options.parts:
-        decoders(model, options)
+        figures += decoders(model, options)
     if "slow" in options.parts:
-        held.append(told("throughput beside 4 of 32 tools of 1 s", *slow_tools(options.rounds)))
+        figures.append(slow_tools(options.rounds))
     if "trl" in options.parts:
         from peers.rollout_trl import against_trl
 
-        held += [told(*figure) for figure in against_trl(options.trl, options.rounds)]
-    return 0 if all(held) else 1
+        figures += against_trl(options.trl, options.rounds)
+    return report(figures, options.json)
 
 
 if __name__ == "__main__":

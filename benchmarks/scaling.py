@@ -1,12 +1,14 @@
 """Costs of a token and of weights, and what many processes would take by them.
 
-`python benchmarks/scaling.py` prints the figures of docs/scaling.md. CPU seconds are the least of
-several rounds: they hold on a machine that others use.
+`python benchmarks/scaling.py --json FILE` measures what docs/scaling.md simulates from. CPU seconds
+are the least of several rounds: they hold on a machine that others use.
 """
 
 from __future__ import annotations
 
+import argparse
 import heapq
+import json
 import math
 import os
 import pickle
@@ -19,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from figures import Figure, add_json_flag, report
 from rollout import build
 from torch import nn
 
@@ -34,11 +37,18 @@ SIMULATED = {8: 256, 64: 1024, 1024: 8192}  # processes -> episodes an update
 SPREAD = 0.5  # of episodes' times, log-normal: assumed
 
 
-def main() -> None:
-    """Print every figure."""
+def main() -> int:
+    """Measure every figure, and print the simulation."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_json_flag(parser)
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    print_simulation(episodes())
-    gathering()
+    costs = episodes()
+    simulation = [("", [f"{count:,}" for count in SIMULATED]), *simulate(costs)]
+    for name, values in simulation:
+        print(f"{name:45}", *(f"{value:>9}" for value in values))
+    figures = [Figure(name, value) for name, value in zip(COSTS, costs, strict=True)]
+    return report([*figures, *gathering()], options.json, simulation=simulation)
 
 
 def least(work: Callable[[], Any], rounds: int = ROUNDS) -> float:
@@ -56,12 +66,21 @@ class TokenCosts(NamedTuple):
 
     travelling: float  # bytes
     held: float  # bytes
-    unpacked: float  # CPU seconds
-    laid_out: float  # CPU seconds
+    unpacked: float  # CPU microseconds
+    laid_out: float  # CPU microseconds
+
+
+COSTS = (
+    "bytes of a token that travels",
+    "bytes of a token that is held",
+    "CPU microseconds to unpack a token",
+    "CPU microseconds to lay out a token",
+)
+"""Names of the fields of TokenCosts on the page."""
 
 
 def episodes(num_tokens: int = 6000, num_episodes: int = 400) -> TokenCosts:
-    """Print and return the costs of an episode's tokens, packed, moved, held and laid out."""
+    """Measure the costs of an episode's tokens, moved, held, unpacked and laid out."""
     rng = np.random.default_rng(0)
     acted = [index % 8 == 7 for index in range(num_tokens)]
     row = TokenRecord(
@@ -80,21 +99,14 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 400) -> TokenCosts:
     copies = [pickle.loads(one) for one in data[:20]]
     held = tracemalloc.get_traced_memory()[0] / len(copies)
     tracemalloc.stop()
-    packing, unpacking, laying = (
-        least(work) / num_episodes / num_tokens
+    unpacking, laying = (
+        1e6 * least(work) / num_episodes / num_tokens
         for work in (
-            lambda: [pickle.dumps(record, protocol=5) for record in records],
             lambda: [pickle.loads(one) for one in data],
             lambda: build_experience(records, torch.device("cpu")),
         )
     )
-    costs = TokenCosts(len(data[0]) / num_tokens, held / num_tokens, unpacking, laying)
-    print(
-        f"a token: {costs.travelling:.1f} bytes when it travels, {costs.held:.0f} when it is held; "
-        f"CPU us: packing {1e6 * packing:.2f}, unpacking {1e6 * unpacking:.2f}, laying out "
-        f"{1e6 * laying:.2f}"
-    )
-    return costs
+    return TokenCosts(len(data[0]) / num_tokens, held / num_tokens, unpacking, laying)
 
 
 class Job(NamedTuple):
@@ -141,7 +153,7 @@ def simulate(costs: TokenCosts, job: Job = JOB) -> list[tuple[str, list[str]]]:
         add("GPU: learn a share", job.learning_s * episodes / count)
         add("wait for the longest share, 4 slots each", (fixed / queued - 1) * 100, " %")
         add("send episodes to all", tokens * costs.travelling / speed + 2 * waiting)
-        add("CPU: unpack and lay out all", tokens * (costs.unpacked + costs.laid_out))
+        add("CPU: unpack and lay out all", tokens * (costs.unpacked + costs.laid_out) / 1e6)
         terms = 2 * episodes * job.written * LOSS_TERM_BYTES / speed
         add("sum loss terms", terms + job.steps * waiting)
         add("sum gradients, adapter", job.steps * (2 * 4 * job.adapter / speed + waiting))
@@ -155,14 +167,6 @@ def simulate(costs: TokenCosts, job: Job = JOB) -> list[tuple[str, list[str]]]:
         add("memory, FSDP: weights, gradients, moments", 16e-9 * job.parameters / count, " GB")
         add("memory, FSDP: whole copy for a rollout", whole / 1e9, " GB")
     return list(rows.items())
-
-
-def print_simulation(costs: TokenCosts) -> None:
-    """Print the simulation as a table of Markdown."""
-    print("| | " + " | ".join(f"{count:,}" for count in SIMULATED) + " |")
-    print("|---|" + "---|" * len(SIMULATED))
-    for name, values in simulate(costs):
-        print(f"| {name} | " + " | ".join(values) + " |")
 
 
 def share_times(count: int, number: int, slots: int) -> tuple[float, float]:
@@ -183,8 +187,8 @@ def share_times(count: int, number: int, slots: int) -> tuple[float, float]:
     return max(taken(share, slots) for share in shares), taken(times, slots * count)
 
 
-def gathering() -> None:
-    """Print what FSDP's gathering of whole weights for a rollout in bf16 costs two processes.
+def gathering() -> list[Figure]:
+    """Measure what FSDP's gathering of whole weights for a rollout in bf16 costs two processes.
 
     Before: all weights in fp32, then a copy of the layers' in bf16. After: these in bf16 alone.
     """
@@ -202,6 +206,10 @@ def gathering() -> None:
                     os._exit(code)
             children.append(child)
         assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+        ratios = json.loads((Path(folder) / "ratios.json").read_text("utf-8"))
+    names = ("memory", "CPU time")
+    name = "weights that FSDP gathers for a rollout, bf16 over fp32"
+    return [Figure(f"{name}, {part}", ratio) for part, ratio in zip(names, ratios, strict=True)]
 
 
 def _gather(policy: ActorCritic, rank: int, folder: Path) -> None:
@@ -220,14 +228,11 @@ def _gather(policy: ActorCritic, rank: int, folder: Path) -> None:
             seconds = time.process_time() - started
             held = {it.data_ptr(): it.nbytes for it in (*whole.parameters(), *copies)}
             spent[after] = sum(held.values()) / 1e6, seconds
-    memory, seconds = (spent[True][part] / spent[False][part] for part in (0, 1))
     if rank == 0:
-        print(
-            f"whole weights for a rollout in bf16, gathered in bf16 over in fp32: {memory:.2f} of "
-            f"{spent[False][0]:.0f} MB, {seconds:.2f} of the CPU time"
-        )
+        ratios = [after / before for before, after in zip(spent[False], spent[True], strict=True)]
+        (folder / "ratios.json").write_text(json.dumps(ratios), encoding="utf-8")
     torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -1,7 +1,7 @@
 """Cost of an update: growth with the number of steps, shared prefixes, comparison with TRL.
 
   python benchmarks/update.py
-  python benchmarks/update.py --shared --json ratios.json
+  python benchmarks/update.py --shared --json figures.json
   python3.11 -m venv /tmp/trl
   /tmp/trl/bin/pip install torch==2.13.0 trl==1.16.0 transformers==5.23.0
   python benchmarks/update.py --vs trl --trl /tmp/trl/bin/python
@@ -40,6 +40,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from figures import Figure, add_json_flag, report
 from peers.trl_peer import GROUP_SIZE, TRL, embedded_batch
 from shared_update import shared
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -117,8 +118,8 @@ def seconds_of_update(
     return time.process_time() - started
 
 
-def growth(options: argparse.Namespace) -> bool:
-    """Print the cost of a token by number of steps, and of an episode in either form."""
+def growth(options: argparse.Namespace) -> list[Figure]:
+    """Measure the cost of a token by number of steps, and of an episode in either form."""
     policy = ActorCritic(model(options.hidden, options.layers, options.vocabulary))
     config = TrainConfig(target_kl=None)
     sizes = (options.context, options.action, options.vocabulary)
@@ -135,25 +136,26 @@ def growth(options: argparse.Namespace) -> bool:
     rounds = [{name: way() for name, way in ways.items()} for _ in range(options.rounds + 1)]
     del rounds[0]  # it warms up
     tokens = options.total_steps * (options.context + options.action)
-    print(f"{tokens} tokens of rows each, {options.context} + {options.action} a step")
-    print(f"{'steps':>6} {'episodes':>9} {'row':>6} {'us/token':>9} {'x of ' + str(STEPS[0]):>8}")
-    for steps in STEPS:
-        spent = median(round_[steps] for round_ in rounds)
-        share = median(round_[steps] / round_[STEPS[0]] for round_ in rounds)
-        row = len(forms[steps][0].rows[0].ids)
-        print(f"{steps:6} {len(forms[steps]):9} {row:6} {1e6 * spent / tokens:9.1f} {share:8.2f}")
-    saving = median(round_[0] / round_[STEPS[-1]] for round_ in rounds)
-    print(
-        f"one row a step at {STEPS[-1]} steps costs {saving:.2f} x as much an episode (target "
-        f"{LEAST_SAVING})"
-    )
-    return _told("growth", share, MOST_GROWTH, share <= MOST_GROWTH) & _told(
-        "saving", saving, LEAST_SAVING, saving >= LEAST_SAVING
-    )
+    name = f"hidden size {options.hidden}, CPU microseconds a token"
+    spent = [
+        Figure(
+            f"{name}, {steps} steps an episode",
+            median(round_[steps] for round_ in rounds) * 1e6 / tokens,
+        )
+        for steps in STEPS
+    ]
+    few, many = STEPS[0], STEPS[-1]
+    share = median(round_[many] / round_[few] for round_ in rounds)
+    saving = median(round_[0] / round_[many] for round_ in rounds)
+    return [
+        *(spent[0], spent[-1]),
+        Figure(f"the same, {many} steps over {few}", share, at_most=MOST_GROWTH),
+        Figure("one row a step over one row an episode", saving, at_least=LEAST_SAVING),
+    ]
 
 
-def beside_trl(options: argparse.Namespace) -> bool:
-    """Print tokens per CPU second of both trainers on one batch; return whether ours leads."""
+def beside_trl(options: argparse.Namespace) -> list[Figure]:
+    """Measure tokens per CPU second of both trainers on one batch."""
     episodes = embedded_batch(options.tasks)
     tokens = sum(len(episode.rows[0].ids) for episode in episodes)
     policy = ActorCritic.load(embedded_path("model"))
@@ -172,27 +174,20 @@ def beside_trl(options: argparse.Namespace) -> bool:
     ways = {"GRPO": grpo, "TPPO": dataclasses.replace(grpo, algorithm_name="TPPO")}
     rounds = []
     with TRL(options.trl, episodes, grpo, **rows, turns=options.rounds + 1) as trl:
-        print(
-            f"{trl.versions}; {len(episodes)} rows, {tokens} tokens, {options.trl_rows} rows a "
-            "pass for TRL"
-        )
         for _ in range(options.rounds + 1):
             spent = {
                 name: seconds_of_update(policy, episodes, config) for name, config in ways.items()
             }
             rounds.append(spent | {"TRL": trl.update()["cpu_s"]})
     rounds = rounds[1:]  # the first one warms
-    for name in ("TRL", *ways):
-        speed, lead = (
-            median(work(round_) for round_ in rounds)
-            for work in (
-                lambda round_, name=name: tokens / round_[name],
-                lambda round_, name=name: round_["TRL"] / round_[name],
-            )
-        )
-        print(f"{name:5} {speed:8.0f} tokens/s {lead:6.2f} x TRL's GRPO")
+    speeds = {name: median(tokens / round_[name] for round_ in rounds) for name in ("TRL", *ways)}
     lead = median(round_["TRL"] / round_["GRPO"] for round_ in rounds)
-    return _told("lead", lead, LEAST_LEAD, lead >= LEAST_LEAD)
+    peer = f"TRL {trl.versions['trl']}"
+    return [
+        Figure(f"tokens a CPU second, {peer}, GRPO", speeds["TRL"]),
+        *(Figure(f"ours, {name}", speeds[name]) for name in ways),
+        Figure(f"ours over {peer}, GRPO", lead, at_least=LEAST_LEAD),
+    ]
 
 
 def same_gradient(
@@ -212,11 +207,6 @@ def same_gradient(
         (theirs,) = trl.update()["norms"]
     print(f"gradient norm of one step on the whole batch: ours {ours:.6f}, TRL's {theirs:.6f}")
     assert abs(ours - theirs) < 1e-3 * ours, "the two do not learn the same"
-
-
-def _told(name: str, value: float, bound: float, holds: bool) -> bool:
-    print(f"{name}: {value:.2f}, bound {bound}{'' if holds else '  MISSED'}")
-    return holds
 
 
 def main() -> int:
@@ -242,11 +232,11 @@ def main() -> int:
     parser.add_argument(
         "--shared", action="store_true", help="measure what sharing prefixes saves instead"
     )
-    parser.add_argument("--json", type=Path, help="with --shared: write the ratios to this file")
+    add_json_flag(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
     way = shared if options.shared else beside_trl if options.vs else growth
-    return 0 if way(options) else 1
+    return report(way(options), options.json)
 
 
 if __name__ == "__main__":

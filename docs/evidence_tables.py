@@ -1,4 +1,4 @@
-"""Tables of docs/evidence, from kept files: `python docs/evidence_tables.py`.
+"""Tables of docs/evidence and docs/scaling.md, from kept files: `python docs/evidence_tables.py`.
 
 Each stands between `<!-- table NAME -->` and `<!-- end -->`; a test holds the pages to them.
 """
@@ -17,13 +17,15 @@ from statistics import fmean
 from typing import Any
 
 DOCS = Path(__file__).parent
-PAGES = sorted((DOCS / "evidence").glob("*.md"))
+PAGES = [*sorted((DOCS / "evidence").glob("*.md")), DOCS / "scaling.md"]
 ROOT = DOCS.parent
 KEPT = ROOT / "results/kept"
-sys.path[:0] = [str(ROOT / "benchmarks/jobs"), str(ROOT / "benchmarks")]
+sys.path[:0] = [str(DOCS), str(ROOT / "benchmarks/jobs"), str(ROOT / "benchmarks")]
 
 import grades  # noqa: E402 - those of benchmarks/jobs
 import speedrun  # noqa: E402
+from measured_tables import TABLES as MEASURED  # noqa: E402
+from measured_tables import markdown_table  # noqa: E402
 
 FORGED = KEPT / "forge"
 SINGLE_TURN = ("simple_python", "multiple", "parallel", "irrelevance")
@@ -81,7 +83,7 @@ def main_job_table() -> str:
         [title, *(f"{old} -> {new}" for old, new in main_job(run)[part])]
         for title, run, part in rows
     )
-    return _table(heads, cells)
+    return markdown_table(heads, list(cells))
 
 
 def tool_jobs_table() -> str:
@@ -93,7 +95,7 @@ def tool_jobs_table() -> str:
         curves = [_ends([run[kind] for run in runs]) for kind in ("greedy", "sampled")]
         rows.append([job, *curves[0], *curves[1], f"{seconds[0]:.0f} to {seconds[-1]:.0f}"])
     heads = ["job", "greedy, before", "after", "sampled, before", "after", "CPU seconds"]
-    return _table(heads, rows)
+    return markdown_table(heads, rows)
 
 
 def _ends(curves: Sequence[Sequence[Any]]) -> list[str]:
@@ -111,7 +113,7 @@ def clarify_table() -> str:
         cells = (f"{before:.1f} -> {after:.1f} %" for before, after in changes)
         rows.append([f"{price:g}", str(len(runs)), *cells])
     heads = ["price", "seeds", "solved", "asked where a value is missing", "where none is"]
-    return _table(heads, rows)
+    return markdown_table(heads, rows)
 
 
 def team_table() -> str:
@@ -120,7 +122,7 @@ def team_table() -> str:
     for variant, runs in _grouped("jobs/team.json", "variant"):
         after = ", ".join(f"{100 * run['greedy'][1]:.0f}" for run in runs)
         rows.append([ROLES[variant], f"{100 * runs[0]['greedy'][0]:.0f} %", f"{after} %"])
-    return _table(["held-out success, greedy", "before", "after, by seed"], rows)
+    return markdown_table(["held-out success, greedy", "before", "after, by seed"], rows)
 
 
 def _grouped(file: str, field: str) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
@@ -138,7 +140,7 @@ def forged_table() -> str:
         rows.append([title, *(" / ".join(pair) if pair[0] != "-" else "-" for pair in first)])
     told = discriminator()
     rows.append(["AUC of the discriminator", *(told[category] for category in SINGLE_TURN)])
-    return _table(["forged / official", *SINGLE_TURN], rows)
+    return markdown_table(["forged / official", *SINGLE_TURN], rows)
 
 
 def forged_turns_table() -> str:
@@ -146,7 +148,7 @@ def forged_turns_table() -> str:
     own = forge_report()["multi_turn_base"]
     rows = [[measure, *own[measure]] for measure in TURN_MEASURES]
     rows.append(["AUC of the discriminator", discriminator()["multi_turn_base"], ""])
-    return _table(["multi_turn_base", "forged", "official"], rows)
+    return markdown_table(["multi_turn_base", "forged", "official"], rows)
 
 
 def forge_report() -> dict[str, dict[str, tuple[str, str]]]:
@@ -167,13 +169,9 @@ def _read(file: str) -> Any:
     return json.loads((KEPT / file).read_text("utf-8"))
 
 
-def _table(heads: Sequence[str], rows: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> str:
-    head, *lines = (f"| {' | '.join(line)} |" for line in (heads, *rows))
-    return "\n".join([head, "|---" * len(heads) + "|", *lines])
-
-
 TABLES: dict[str, Callable[[], str]] = {
     **runpy.run_path(str(DOCS / "real_model_tables.py"))["TABLES"],
+    **MEASURED,
     "main_job": main_job_table,
     "tool_jobs": tool_jobs_table,
     "clarify": clarify_table,

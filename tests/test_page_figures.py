@@ -11,6 +11,7 @@ from typing import Any
 
 import learning_curve
 import pytest
+from figures import Figure, report
 
 from fctncalling.lab.conformance.recorded import load_recorded_verdicts
 
@@ -18,7 +19,8 @@ ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "results/kept"
 TABLES = runpy.run_path(str(ROOT / "docs/evidence_tables.py"))
 MODEL_TABLES = runpy.run_path(str(ROOT / "docs/real_model_tables.py"))
-NO_VERDICTS = ("decode_cases", "multi_turn_exec", "multi_turn_fuzz")  # of the recorded files
+EXECUTED = ("multi_turn_exec", "multi_turn_fuzz")  # of the recorded files
+NO_VERDICTS = ("decode_cases", *EXECUTED)
 
 CELL = re.compile(r"([\d.]+) -> +([\d.]+)")
 
@@ -62,6 +64,23 @@ def test_shares_and_changes_are_counted_by_hand() -> None:
     assert paired == "5 gained, 1 lost (p = 0.2)"
 
 
+def test_a_figure_beyond_its_bound_is_reported_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missed = [
+        Figure("growth", 1.394, at_most=1.3),
+        Figure("ms an answer", 0.0371),
+        Figure("speed", 3711, 2),
+    ]
+    assert report(missed, tmp_path / "new/kept.json") == 1
+    kept = json.loads((tmp_path / "new/kept.json").read_text("utf-8"))
+    assert [Figure(**figure) for figure in kept["figures"]] == missed
+    assert {"CPU", "Python", "torch"} <= kept["machine"].keys()
+    printed = "growth: 1.39  at most 1.3, missed\nms an answer: 0.037  \nspeed: 3,711  at least 2\n"
+    assert capsys.readouterr().out == printed
+    assert report(missed[1:], None) == 0
+
+
 def test_what_readme_and_start_show_of_the_default_run_is_that_of_the_kept_ones() -> None:
     rates, run = TABLES["main_job"]("seed1"), run_summary("main/seed1")
     readme = (ROOT / "README.md").read_text("utf-8")
@@ -100,12 +119,20 @@ def test_what_readme_says_of_the_real_model_is_that_of_the_kept_answers() -> Non
 
 
 def test_the_counts_of_parity_are_those_of_the_recorded_verdicts(shared: Path) -> None:
-    files = sorted((shared / "bfcl/verdicts").glob("*.jsonl.gz"))
-    judged = [file for file in files if not file.name.startswith(NO_VERDICTS)]
-    count = sum(gzip.decompress(file.read_bytes()).count(b"\n") for file in judged)
+    recorded = {
+        file.name: gzip.decompress(file.read_bytes())
+        for file in (shared / "bfcl/verdicts").glob("*.jsonl.gz")
+    }
+    count = sum(
+        recorded[name].count(b"\n") for name in recorded if not name.startswith(NO_VERDICTS)
+    )
+    executed = sum(
+        lines.count(b'"call": ') for name, lines in recorded.items() if name.startswith(EXECUTED)
+    )
     assert f"| {count:,} of {count:,} |" in page("README.md")
     conformance = page("docs/evidence/conformance.md")
-    assert f"`fctncalling verdicts` | {count:,} | 0 |" in conformance
+    assert f"`fctncalling verdicts` with {count:,} recorded verdicts" in conformance
+    assert f"`fctncalling execute` with {executed:,} recorded calls" in conformance
     answers = load_recorded_verdicts()["answers"]
     assert f"--recorded` | {answers:,} | 0 |" in conformance
 

@@ -22,6 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from figures import add_json_flag, write_figures
+
 from fctncalling.cli.shared.jsonl_records import SourceRecord
 from fctncalling.cli.shared.task_finder import iter_category_tasks
 from fctncalling.cli.verdicts import RecordJudge
@@ -102,8 +105,11 @@ def records(data_dir: Path, category: str, number: int, seed: int) -> Iterator[d
         yield {"category": category, "form": "prompting", "id": task.id, "response": text}
 
 
-def compare(official: str, data_dir: Path, category: str, number: int, seed: int) -> bool:
-    """Print how the two judges compare on a category's answers."""
+def compare(official: str, data_dir: Path, category: str, number: int, seed: int) -> list[int]:
+    """Print how the two judges compare on a category's answers.
+
+    Returns how many answers there are, and how many differ in `valid` and in `error_type` alone.
+    """
     answers = list(records(data_dir, category, number, seed))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "answers.jsonl"
@@ -112,7 +118,7 @@ def compare(official: str, data_dir: Path, category: str, number: int, seed: int
             official,
             "-W",
             "ignore",
-            str(HERE / "peers/official_checkers.py"),
+            str(HERE / "official_checkers.py"),
             "verdicts",
             str(path),
         ]
@@ -138,7 +144,7 @@ def compare(official: str, data_dir: Path, category: str, number: int, seed: int
             f"  official {theirs[index]}, ours {ours[index]['error_type']}: "
             f"{answers[index]['response']!r}"
         )
-    return not differing
+    return [len(answers), len(differing), len(told_otherwise) - len(differing)]
 
 
 def main() -> int:
@@ -153,12 +159,15 @@ def main() -> int:
     parser.add_argument("--category", nargs="+", default=CATEGORIES, help="answer these only")
     parser.add_argument("--answers", type=int, default=2_000, help="answers per category")
     parser.add_argument("--seed", type=int, default=1, help="others are other answers")
+    add_json_flag(parser)
     args = parser.parse_args()
-    agreed = [
+    counts = [
         compare(args.official, args.data_dir, category, args.answers, args.seed)
         for category in args.category
     ]
-    return 0 if all(agreed) else 1
+    total, valid, kind = map(sum, zip(*counts, strict=True))
+    write_figures(args.json, counts={"answers": total, "valid": valid, "error_type": kind})
+    return 1 if valid else 0
 
 
 if __name__ == "__main__":

@@ -25,7 +25,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from peers.official_trees import SCORED, Tables, write_trees
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from figures import add_json_flag, write_figures
+from official_trees import SCORED, Tables, write_trees
 
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 
@@ -49,7 +51,7 @@ def evaluate(official: str, data_dir: Path, work: Path) -> dict[str, Any]:
     results, ours = work / "result", work / "ours"
     theirs = [
         official,
-        str(HERE / "peers/official_evaluator.py"),
+        str(HERE / "official_evaluator.py"),
         "evaluate",
         str(results),
         str(work / "official"),
@@ -57,7 +59,7 @@ def evaluate(official: str, data_dir: Path, work: Path) -> dict[str, Any]:
     _run([*theirs, *SCORED, FORMAT_SENSITIVITY])
     own = [
         sys.executable,
-        str(HERE.parent / "evaluate_fctncalling.py"),
+        str(HERE.parents[1] / "evaluate_fctncalling.py"),
         "score",
         "--partial",
         "--json",
@@ -120,7 +122,7 @@ def version_3(
             name = f"BFCL_v3_{V3_NAMES.get(category, category)}_score.json"
             (scores / model).mkdir(parents=True, exist_ok=True)
             (scores / model / name).write_text(json.dumps(_lines(path)[0]) + "\n", encoding="utf-8")
-    command = [official, str(HERE / "peers/official_evaluator.py"), "aggregate", str(scores)]
+    command = [official, str(HERE / "official_evaluator.py"), "aggregate", str(scores)]
     _run(command, {**os.environ, "PYTHONPATH": str(package)})
     for (table, column), name in V3_COLUMNS.items():
         rows = _rows(scores / f"data_{table}.csv")
@@ -128,15 +130,15 @@ def version_3(
             yield f"V3 {table}: {model}", rows[model][column], report[model]["v3"][name]["shown"]
 
 
-def compared(title: str, pairs: Iterator[Difference]) -> bool:
-    """Print the number of equal pairs and the first differences; return whether all are equal."""
+def compared(title: str, pairs: Iterator[Difference]) -> tuple[int, int]:
+    """Print and return the numbers of pairs and of unequal ones; print the first of these."""
     counts: Counter[bool] = Counter()
     for what, theirs, own in pairs:
         counts[theirs == own] += 1
         if theirs != own and counts[False] <= 10:
             print(f"  {what}: official {_short(theirs, own)}, ours {_short(own, theirs)}")
     print(f"{title}: {counts.total()} compared, {counts[False]} differ")
-    return not counts[False]
+    return counts.total(), counts[False]
 
 
 def _short(value: Any, counterpart: Any) -> str:
@@ -197,20 +199,26 @@ def main() -> int:
     parser.add_argument(
         "--seeds", type=int, default=3, help="how many models of each form; default: %(default)s"
     )
+    add_json_flag(parser)
     parser.add_argument("--keep", type=Path, help="work in this folder, and keep it")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         work = args.keep or Path(folder)
         write_trees(args.data_dir, Tables(args.tables), work / "result", args.seeds)
         report = evaluate(args.official, args.data_dir, work)
-        same = [compared("score files: headers and failing tasks", headers(work))]
-        same.append(compared("leaderboard cells", cells(work)))
+        counts = {
+            title: compared(title, pairs)
+            for title, pairs in (
+                ("score files: headers and failing tasks", headers(work)),
+                ("leaderboard cells", cells(work)),
+            )
+        }
         compared("kinds of failure", kinds(work))
         if args.official_v3:
-            same.append(
-                compared("V3 means", version_3(args.official, args.official_v3, work, report))
-            )
-    return 0 if all(same) else 1
+            pairs = version_3(args.official, args.official_v3, work, report)
+            counts["V3 means"] = compared("V3 means", pairs)
+    write_figures(args.json, counts=counts)
+    return 1 if any(differ for _, differ in counts.values()) else 0
 
 
 if __name__ == "__main__":

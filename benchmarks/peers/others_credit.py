@@ -18,12 +18,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from figures import add_json_flag, write_figures
 from others_file import loaded
 
 from fctncalling.algorithms.advantages import decomposed_gae
@@ -215,7 +219,9 @@ def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description="Credit of other trainers.")
     parser.add_argument("trainer", nargs="*", metavar="NAME=FOLDER", help=", ".join(TRAINERS))
-    chosen = dict(pair.split("=", 1) for pair in parser.parse_args().trainer)
+    add_json_flag(parser)
+    options = parser.parse_args()
+    chosen = dict(pair.split("=", 1) for pair in options.trainer)
     functions = {name: TRAINERS[name](root) for name, root in {"ours": "", **chosen}.items()}
     made = json.loads(Path(FILE).read_text("utf-8"))["tokens"]
     vectors = {vector["name"]: vector for vector in made}
@@ -228,6 +234,7 @@ def main() -> None:
     )
     rows = [[claim, *row] for claim, row in zip(claims, zip(*columns, strict=True), strict=True)]
     print(align_rows([["", *functions], *rows]), end="\n\n")
+    write_figures(options.json, rows=[["", *functions], *rows])
     exact = []
     for name, vector in vectors.items():
         results = [function(vector) for function in functions.values()]

@@ -7,7 +7,7 @@ examples. They are rendered by transformers' own renderer, without any weights. 
 as training and the gateway do, on a tokenizer of bytes: prompts beside the template's own, what a
 conversation grows to, and the doctor's findings. Exit code 1 where fewer than 95 % of the templates
 that write calls are read in every case, or of the prompts equal, or where what is not read is no
-fault of the doctor's.
+fault of the doctor's. --json keeps the counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from typing import Any
 
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "templates"))  # the parts that play one
+from figures import add_json_flag, write_figures
 from played_template import PlayedTemplate, play_template
 
 from fctncalling.data.types import Call, FunctionDoc
@@ -183,6 +185,7 @@ def main() -> int:
     )
     parser.add_argument("folder", type=Path, help="folder of chat templates, *.jinja")
     parser.add_argument("--all", action="store_true", help="print templates that are read, too")
+    add_json_flag(parser)
     arguments = parser.parse_args()
     paths = sorted(arguments.folder.glob("**/*.jinja"))
     if not paths:
@@ -206,6 +209,9 @@ def main() -> int:
     print(f"closing marks inside a value: {dict(in_values)}")
     unread = [reading.name for reading in readings if reading.verdict == "FAULT"]
     is_told = _print_played(played, unread)
+    names = ("templates", "write calls", "read in every case", "faulty by themselves")
+    counts = (len(readings), writing, count["read"], count["FAULT"])
+    write_figures(arguments.json, counts=dict(zip(names, counts, strict=True)))
     return 0 if share >= NEEDED and not in_values["MISREAD"] and is_told else 1
 
 
