@@ -331,8 +331,8 @@ def measure_multi_turn(counts: Mapping[str, Counter[Any]]) -> dict[str, Any]:
     """Return the figures of counts as plain numbers: means, and shares in percent."""
 
     def mean(name: str) -> float:
-        each = counts[name]
-        return round(sum(key * number for key, number in each.items()) / max(1, each.total()), 2)
+        total: int = sum(key * number for key, number in counts[name].items())
+        return round(total / max(1, counts[name].total()), 2)
 
     def shares(name: str, keys: Iterable[Any], total: int) -> dict[Any, float]:
         return {key: round(100 * counts[name][key] / max(1, total), 1) for key in keys}

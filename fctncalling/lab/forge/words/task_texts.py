@@ -77,7 +77,7 @@ class Persona:
         liking = _MANNERS[self.manner]
 
         def key(form: str) -> float:  # largest first: a weighted order without replacement
-            return draw.random() ** (1 / (_FORMS[form] * liking.get(form, 1.0)))
+            return math.pow(draw.random(), 1 / (_FORMS[form] * liking.get(form, 1.0)))
 
         return sorted(_FORMS, key=key, reverse=True)
 
