@@ -23,6 +23,7 @@ from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.adapt.adapt_plan import (
     BATCH,
     LEAST_STEPS,
+    PROBE_SHARE,
     PROBES,
     AdaptPlan,
     ProbeTimes,
@@ -223,15 +224,25 @@ def test_a_probe_takes_a_fifth_at_most_and_too_few_minutes_are_named_at_once(
 
 
 @pytest.mark.parametrize(
-    ("demonstration", "pass_s", "told"),
-    [(0.001, 0.0, "the probe takes about"), (9.0, 0.0, "is too few"), (0.0, 60.0, "pass at least")],
+    ("demonstration", "pass_s", "minutes", "told"),
+    [
+        (0.001, 0.0, 0.1, "the probe takes about"),
+        (9.0, 0.0, 1.0, "is too few"),
+        (0.0, 60.0, 0.05, "pass at least"),
+    ],
 )
 def test_slow_probe_ends_with_its_fifth_and_the_plan_is_made_of_what_was_measured(
-    demonstration: float, pass_s: float, told: str, tmp_path: Path, monkeypatch: Any, capfd: Any
+    demonstration: float,
+    pass_s: float,
+    minutes: float,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "tasks.json").write_text(json.dumps([task(each) for each in range(24)]))
     (tmp_path / "api.json").write_text(json.dumps([HEAT, DOOR]))
-    adaptation = Adaptation(replace(settings_of(tmp_path), minutes=0.1))
+    adaptation = Adaptation(replace(settings_of(tmp_path), minutes=minutes))
     adaptation.stages = Stages(tmp_path / "out" / "work")  # its clock begins here
 
     def slow_pass(*_: Any) -> ProbeTimes:
@@ -251,7 +262,8 @@ def test_slow_probe_ends_with_its_fifth_and_the_plan_is_made_of_what_was_measure
         assert told in capfd.readouterr().err
         assert adaptation.plan.num_tasks >= 8
         assert adaptation.stages.costs["probe"].cut_short == (demonstration < 1)
-    assert time.monotonic() - started < 0.2 * 6 + 0.1 + 3.0  # of 6 seconds; sleeps of 60
+    most = PROBE_SHARE * 60 * minutes + 0.1
+    assert time.monotonic() - started < most + 3.0  # what is slow takes 60 s
 
 
 class Clock:
