@@ -216,7 +216,7 @@ def test_a_probe_takes_a_fifth_at_most_and_too_few_minutes_are_named_at_once(
         assert probe is None or 2.0 + rough.probe(*probe) <= 0.2 * 60 * minutes
         told = estimate_text(minutes, rough, probe)
         assert (f"{least} is the least" in told) == (minutes < least)
-        assert ("no probe fits" in told) == (probe is None)
+        assert ("no whole probe fits" in told) == (probe is None)
     spent = rough.probe(*PROBES[-1])
     plan = plan_for(least, rough, num_test=0, tasks_at_hand=None, spent_s=spent)
     assert spent + sum(plan.seconds.values()) <= 60 * least
