@@ -324,14 +324,6 @@ def test_written_phrases_change_nothing_until_a_line_of_them_does(
     assert len(tasks) == len(mended)
 
 
-def test_phrases_of_ones_own_are_said_beside_ours(tmp_path: Path) -> None:
-    file = tmp_path / "phrases.toml"
-    file.write_text('[water_zone]\ndo = ["drench {zone}"]\n', encoding="utf-8")
-    tasks = forged(SPECS[2], tmp_path / "two.jsonl", "--phrases", str(file))
-    watering = [t for t in tasks if t["id"].startswith("multiple_") and "water_zone" in str(t)]
-    assert sum("drench" in text_of(each) for each in watering) > 5
-
-
 def test_clauses_say_values_behind_phrases_and_one_value_in_words_of_its_own(
     tmp_path: Path,
 ) -> None:

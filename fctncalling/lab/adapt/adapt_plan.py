@@ -94,7 +94,9 @@ def estimate_text(minutes: float, rough: ProbeTimes, probe: tuple[int, int] | No
     if probe is not None:
         line += f"the probe takes about {rough.probe(*probe):.0f} s"
     else:
-        line += "no probe fits into a fifth of the minutes: the plan is made of this timed pass"
+        line += (
+            "no whole probe fits into a fifth of the minutes: the plan is made of what was timed"
+        )
     if minutes < least:
         line += (
             f"\n--minutes {minutes:g} is too few for this model on this machine: {least} is the "

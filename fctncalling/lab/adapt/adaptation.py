@@ -163,7 +163,11 @@ class Adaptation:
         told = json.loads(file.read_text(encoding="utf-8"))
         held_out = told.pop("num_held_out")
         found = _run_folder(probe) if any(probe.glob("results/*/*/*/*/config.json")) else None
-        return read_probe_times(found, self.stages.costs["probe"], ProbeTimes(**told), held_out)
+        cost = self.stages.costs["probe"]
+        times = read_probe_times(found, cost, ProbeTimes(**told), held_out)
+        if cost.cut_short:
+            print(estimate_text(self.settings.minutes, times, None), file=sys.stderr)
+        return times
 
     def _probe(self, part: Path) -> int:
         started, settings = time.monotonic(), self.settings
@@ -171,12 +175,16 @@ class Adaptation:
         forged_task = (time.monotonic() - started) / made
         forged_task = 0.0 if settings.tasks else min(forged_task, SLOWEST_FORGED_S)
         tasks = read_task_entries(part / TRAIN)
-        rough = time_pass(self.model, tasks[0], settings.torch_threads, forged_task)
+
+        def keep(rough: ProbeTimes, num_held_out: int = 1) -> None:
+            told = {**asdict(rough), "num_held_out": num_held_out}
+            (part / "pass.json").write_text(json.dumps(told), encoding="utf-8")
+
+        rough = time_pass(self.model, tasks[0], settings.torch_threads, forged_task, keep)
         probe = probe_that_fits(settings.minutes, rough, self.stages.wall_seconds)
         print(estimate_text(settings.minutes, rough, probe), file=sys.stderr, flush=True)
         num_tasks, num_held_out = probe or (0, 1)
-        told = {**asdict(rough), "num_held_out": num_held_out}
-        (part / "pass.json").write_text(json.dumps(told), encoding="utf-8")
+        keep(rough, num_held_out)
         if probe is None:
             return 0
         write_entries(part / TRAIN, tasks[:num_tasks])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fctncalling.lab.adapt.adapt_plan import BATCH, ProbeTimes
@@ -17,9 +17,16 @@ ANSWER_TOKENS, BASE_TOKENS = 40, 256  # of one who ends with the calls, and of o
 
 
 def time_pass(
-    model: BaseModel, entry: Mapping[str, Any], torch_threads: int, forged_task: float
+    model: BaseModel,
+    entry: Mapping[str, Any],
+    torch_threads: int,
+    forged_task: float,
+    keep: Callable[[ProbeTimes], None],
 ) -> ProbeTimes:
-    """Return rough times of a model for tasks such as this one, by one pass of it."""
+    """Return rough times of a model for tasks such as this one, by one pass of it.
+
+    What its first few tokens say is given to `keep`, for a pass that does not end in time.
+    """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -35,9 +42,26 @@ def time_pass(
     text = json.dumps([entry.get("function"), entry["question"]])
     numbers = tokenizer(text)["input_ids"][: model.max_episode_tokens - WRITTEN_TOKENS]
     tokens = torch.tensor([numbers], device=device)
-    network(tokens[:, :WARM_TOKENS])
     loaded = time.monotonic()
+
+    def times(read: float, token: float, trained: float) -> ProbeTimes:
+        """Return times by the seconds of the prompt, of a written token and of a trained one."""
+        return ProbeTimes(
+            read / BATCH + TAIL_TOKENS * trained,
+            read + ANSWER_TOKENS * token,
+            max(1.0, 2 * (loaded - started)),  # a stage reads tasks and weights, and writes some
+            forged_task,
+            (time.process_time() - cpu) / max(time.monotonic() - started, 1e-9),
+            model.training_gb,
+            model.play_gb,
+            read + BASE_TOKENS * token,
+        )
+
     with torch.no_grad():
+        network(tokens[:, :WARM_TOKENS])
+        warm = time.monotonic()
+        each = (warm - loaded) / WARM_TOKENS
+        keep(times(each * len(numbers), 4 * each, 3 * each))
         cache = network(tokens, use_cache=True).past_key_values
         read = time.monotonic()
         for _ in range(WRITTEN_TOKENS):
@@ -45,18 +69,7 @@ def time_pass(
     written = time.monotonic()
     trained = tokens[:, :TRAINED_TOKENS]
     network(trained, labels=trained).loss.backward()
-    ended = time.monotonic()
+    learned = (time.monotonic() - written) / trained.shape[1]
     del network, cache
     gc.collect()
-    prompt, token = read - loaded, (written - read) / WRITTEN_TOKENS
-    tail = TAIL_TOKENS * (ended - written) / trained.shape[1]
-    return ProbeTimes(
-        prompt / BATCH + tail,
-        prompt + ANSWER_TOKENS * token,
-        max(1.0, 2 * (loaded - started)),  # a stage reads tasks and weights, and writes some
-        forged_task,
-        (time.process_time() - cpu) / (ended - started),
-        model.training_gb,
-        model.play_gb,
-        prompt + BASE_TOKENS * token,
-    )
+    return times(read - warm, (written - read) / WRITTEN_TOKENS, learned)

@@ -43,7 +43,8 @@ class Coverage:
         self._left_open: Counter[tuple[str, str]] = Counter()
         categories: Counter[str] = Counter()
         lines = ledger_lines(ledger)
-        self._lines, self._file = lines, ledger.with_name(ledger.name.removesuffix(LEDGER))
+        self._lines = lines
+        self._file = ledger.with_name(ledger.name.removesuffix(LEDGER))
         for line in lines:
             told = line["provenance"]
             categories[line["id"].rpartition("_")[0]] += bool(told["functions"])
