@@ -162,7 +162,7 @@ class Passes(NamedTuple):
         batch = batch._replace(tree=tree, role=role, critic_rows=joint, progress=progress)
         return batch, indices
 
-    def critic_batch(self, episodes: Sequence[int]) -> tuple[Batch, Tensor]:
+    def critic_batch(self, episodes: list[int]) -> tuple[Batch, Tensor]:
         """Return the batch that the critic reads at the end of episodes, and the columns to read.
 
         They are of the last token; of a role that ends with its own action, the one before it.
