@@ -175,7 +175,8 @@ class Passes(NamedTuple):
             len(row.ids) - 1 - self.ends_in_own_action(episode)
             for row, episode in zip(rows, episodes, strict=True)
         ]
-        columns, tree = torch.tensor(last, device=batch.ids.device), None
+        columns = torch.tensor(last, device=batch.ids.device)
+        tree = None
         if self.sharing is not None:
             tree = self.sharing.build_tree(row_token_ids(rows)).to(columns.device)
         progress = None if self.final_progress is None else self.final_progress[episodes]
