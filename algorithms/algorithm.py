@@ -132,6 +132,12 @@ def returns_to_go(trajectories: Trajectories, gamma: float) -> Tensor:
     )[1]
 
 
+def action_outcomes(trajectories: Trajectories, gamma: float) -> tuple[Tensor, Tensor]:
+    """Return the return to go of every action, fp64, and the action's number in its episode."""
+    starts = trajectories.begins_action()
+    return returns_to_go(trajectories, gamma)[starts], trajectories.action_number()[starts]
+
+
 def token_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
     """Return the log-ratio of each token, (n,), unchanged."""
     return token_log_ratios

@@ -23,7 +23,7 @@ class ActedTokens(NamedTuple):
     rewards: Tensor  # (N,) float32
     ends_action: Tensor  # (N,) bool
     rollout_logprobs: Tensor  # (N,) float32
-    row: Tensor  # (N,) int64, which row of the update holds the token
+    row: Tensor  # (N,) int64, which of the rows with acted tokens holds the token
     episode: Tensor  # (N,) int64
     action: Tensor  # (N,) int64, the action the token belongs to, numbered through all episodes
     turn: Tensor  # (N,) int64, of the token's action in its episode, from 1
@@ -38,7 +38,12 @@ def acted_tokens(
     episodes: Sequence[EpisodeRecord], *, device: torch.device | str = "cpu"
 ) -> ActedTokens:
     """Return the acted tokens of episodes as flat tensors, without context."""
-    rows = [(index, row) for index, episode in enumerate(episodes) for row in episode.rows]
+    rows = [
+        (index, row)
+        for index, episode in enumerate(episodes)
+        for row in episode.rows
+        if row.num_acted
+    ]
     actions = action_facts(episodes)
 
     def flat(field_name: str, dtype: torch.dtype) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fctncalling.algorithms import grpo
 from fctncalling.algorithms.advantages import whiten
-from fctncalling.algorithms.algorithm import Trajectories, returns_to_go
+from fctncalling.algorithms.algorithm import Trajectories, action_outcomes
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 
@@ -128,14 +128,11 @@ def pooled_return_std(trajectories: Trajectories, gamma: float) -> float:
     Per index, because an earlier action is further from the same reward in every episode. A single
     episode has nothing to be compared with: its largest reward to go is returned.
     """
-    returns, number = returns_to_go(trajectories, gamma), trajectories.action_number()
-    starts = trajectories.begins_action()
-    outcomes = returns[starts]
+    outcomes, number = action_outcomes(trajectories, gamma)
     if not outcomes.numel():
         return 0.0
-    if len(returns) == 1:
+    if len(trajectories.rewards) == 1:
         return float(outcomes.abs().max())
-    number = number[starts]
     counts = torch.bincount(number).to(outcomes)
     means = torch.zeros_like(counts).index_add_(0, number, outcomes) / counts
     spread = (outcomes - means[number]).square().mean().sqrt()

@@ -18,7 +18,7 @@ from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.progress_features import token_progress_features
-from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree
+from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 
 Minibatch = list[list[int]]  # the rows of one optimiser step, by pass
 MAX_PADDING_SHARE = 0.08  # padding among the tokens that one optimiser step passes over
@@ -157,12 +157,14 @@ class Passes(NamedTuple):
         if self.joint_rows is not None:
             joint = make_batch([self.joint_rows[row] for row in rows], indices.device, trim=True)
         progress = None if self.progress is None else self.progress[indices]
-        tree = self._tree(self.trained_token_ids(rows))
+        tree = None
+        if self.sharing is not None:
+            tree = self.sharing.build_tree(self.trained_token_ids(rows)).to(indices.device)
         role = self._role_of_row(rows[0])
         batch = batch._replace(tree=tree, role=role, critic_rows=joint, progress=progress)
         return batch, indices
 
-    def critic_batch(self, episodes: Sequence[int]) -> tuple[Batch, Tensor]:
+    def critic_batch(self, episodes: list[int]) -> tuple[Batch, Tensor]:
         """Return the batch that the critic reads at the end of episodes, and the columns to read.
 
         They are of the last token; of a role that ends with its own action, the one before it.
@@ -173,9 +175,12 @@ class Passes(NamedTuple):
             len(row.ids) - 1 - self.ends_in_own_action(episode)
             for row, episode in zip(rows, episodes, strict=True)
         ]
-        progress = None if self.final_progress is None else self.final_progress[episodes]
-        tree, role = self._tree(row_token_ids(rows)), self._role(episodes[0])
         columns = torch.tensor(last, device=batch.ids.device)
+        tree = None
+        if self.sharing is not None:
+            tree = self.sharing.build_tree(row_token_ids(rows)).to(columns.device)
+        progress = None if self.final_progress is None else self.final_progress[episodes]
+        role = self._role(episodes[0])
         return batch._replace(tree=tree, role=role, progress=progress), columns
 
     def over_critic_rows(self, episodes: Sequence[int]) -> list[list[int]]:
@@ -251,12 +256,6 @@ class Passes(NamedTuple):
         """Return the row that the critic reads for an episode."""
         last = self.experience.episodes[episode].rows[-1]
         return last if self.joint_rows is None or last.joint is None else last.joint
-
-    def _tree(self, rows: Sequence[NDArray[np.int64]]) -> PrefixTree | None:
-        """Return the prefix tree of rows; None for padded rows."""
-        if self.sharing is None:
-            return None
-        return self.sharing.build_tree(rows).to(self.experience.tokens.rewards.device)
 
     def _role(self, episode: int) -> str:
         """Return the role of an episode; "" if all roles share their weights."""

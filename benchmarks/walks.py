@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -69,34 +69,35 @@ def package_file(name: str) -> str:
 def walks(folder: Path) -> Iterator[tuple[str, Walk]]:
     """Yield the walks, each by its name; `folder` takes the run's files."""
     words = ["--results_dir", str(folder), "--num_updates", "2"]
-    for walk in (Walk(), command_line := Walk()):
-        with walk.recorded():
-            config, run_config = parse_command_line(words).configs()
+    config, run_config = parse_command_line(words).configs()
+    with (command_line := Walk()).recorded():
+        parse_command_line(words).configs()
     yield "command line of train", command_line
 
     env = FunctionCallingEnv()
     task = next(task for task in env.tasks if task.category == "multi_turn_base")
-    for walk in (Walk(), step := Walk()):
+    step = Walk()
+    for recording in (nullcontext(), step.recorded()):
         env.reset(options={"task_id": task.id})
         action = f"[{', '.join(env.ground_truth[0])}]"
-        with walk.recorded():
+        with recording:
             env.step(action)
     yield "env.step", step
 
     run = prepare_run(config, run_config)
     try:
-        for collect, learn in ((Walk(), Walk()), (collected := Walk(), learned := Walk())):
-            with collect.recorded():
-                episodes = run.collect()
-            with learn.recorded():
-                run.learn(episodes)
+        run.learn(run.collect())
+        with (collect := Walk()).recorded():
+            episodes = run.collect()
+        with (learn := Walk()).recorded():
+            run.learn(episodes)
     finally:
         run.close()
-    yield "collect", collected
-    yield "learn", learned
+    yield "collect", collect
+    yield "learn", learn
     iteration = Walk()
-    for file in (*collected.entries, *learned.entries):
-        iteration.entries[file] = [*collected.entries[file], *learned.entries[file]]
+    for file in (*collect.entries, *learn.entries):
+        iteration.entries[file] = [*collect.entries[file], *learn.entries[file]]
     yield "iteration of the default job", iteration
 
 

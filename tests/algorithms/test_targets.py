@@ -27,7 +27,7 @@ from token_worlds import (
 
 from fctncalling.algorithms.batch import acted_tokens, build_experience
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, action_facts
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord, action_facts
 from fctncalling.algorithms.losses import Targets
 from fctncalling.algorithms.minibatches import Passes, make_batch, make_passes, microbatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
@@ -125,6 +125,13 @@ def test_records_that_do_not_fit_together_are_refused() -> None:
         row = dataclasses.replace(record.rows[0], **change)
         with pytest.raises(ValueError, match=told):
             acted_tokens([dataclasses.replace(record, rows=[row])])
+
+
+def test_a_row_without_an_acted_token_has_no_number() -> None:
+    record = episode([(2, 1.0)], terminated=True)
+    context = TokenRecord([1, 2], [False] * 2, [False] * 2, [0.0] * 2, [0.0] * 2)
+    experience = build_experience([dataclasses.replace(record, rows=[context, *record.rows])], CPU)
+    assert [experience.rows[row].ids for row in experience.tokens.row] == [record.rows[0].ids] * 2
 
 
 def test_every_row_is_in_one_minibatch_of_each_epoch_even_where_they_do_not_divide() -> None:
