@@ -71,7 +71,7 @@ class Stage:
         if self._bar is None:
             return
         if not self._owns_bar:
-            text = f"{self._name} {self._done}/{self._total}"
+            text = f"{self._name} {self._counted()}"
         if text:
             self._bar.set_description(text, refresh=False)
         if self._owns_bar:
@@ -82,11 +82,15 @@ class Stage:
         spent = time.monotonic() - self._started
         text = f"{self._name}: {duration_text(spent)} so far"
         if self._total:
-            text += f", {self._done} of {self._total} {self._unit}s"
-        if self._total and self._done:
-            left = spent * max(0, self._total - self._done) / self._done
+            text += f", {self._counted()} {self._unit}s"
+        if 0 < self._done <= self._total:
+            left = spent * (self._total - self._done) / self._done
             text += f", about {duration_text(left)} left"
         return text
+
+    def _counted(self) -> str:
+        """Return what is done of how much; extra rounds of a collection go beyond that."""
+        return f"{self._done} of {self._total}" if self._done <= self._total else f"{self._done}"
 
     def _keep_showing(self) -> None:
         while not self._ended.wait(LINE_EVERY_S if self._bar is None else REFRESH_EVERY_S):

@@ -127,7 +127,9 @@ def test_at_120_columns_the_bar_is_one_and_alarms_stand_in_it() -> None:
     text = shown_on(120)
     assert "playing 148 held-out tasks" in text
     last = text.strip().splitlines()[-1].split("\r")[-1]
-    assert re.search(r"collecting 256/256: 3/40 \|.{12}\| .*alarms mismatch  success 0.438", last)
+    assert re.search(
+        r"collecting 256 of 256: 3/40 \|.{12}\| .*alarms mismatch  success 0.438", last
+    )
     assert len(last) <= 120
 
 
@@ -157,3 +159,7 @@ def test_a_stage_without_a_terminal_tells_how_far_it_is_and_ends_with_its_lines(
         hidden.count()
     assert not hidden._thread.is_alive()
     assert hidden.line() == "learning: 0 s so far"
+    extra = Stage("collecting", 1, "episode")
+    for _ in range(2):  # a collection may take more rounds than one
+        extra.count()
+    assert extra.line() == "collecting: 0 s so far, 2 episodes"
