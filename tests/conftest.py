@@ -130,15 +130,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _task_files_read_once(shared: Path) -> Iterator[None]:
-    """Read each embedded and each official task file once: tasks never change, and the 6,400 for
-    training take a second.
-    """
-    read, folders = bfcl._read, (bfcl.EMBEDDED, Path(str(shared), "bfcl/data"))
+def _embedded_tasks_read_once() -> Iterator[None]:
+    """Read each file of embedded tasks once: the 6,400 for training take a second."""
+    read = bfcl._read
     tasks = cache(lambda path, own: list(read(path, None, None, own)))
 
     def read_once(path: str | Path, answers: Any, docs: Any, own: Collection[str]) -> Iterator[Any]:
-        if answers is None and docs is None and Path(path).parent in folders:
+        if answers is None and docs is None and Path(path).parent == bfcl.EMBEDDED:
             return iter(tasks(str(path), frozenset(own)))
         return read(path, answers, docs, own)
 
