@@ -166,8 +166,9 @@ class Progress:
         elif self._shown:
             print(f"update {number}/{self._num_updates}  {text}", flush=True)
 
-    def show_evaluation_start(self, num_tasks: int, what: str = "before the first update") -> None:
-        """Show that an evaluation starts, which may take minutes without a line."""
+    def show_evaluation_start(self, num_tasks: int, what: str = "") -> None:
+        """Show that an evaluation starts."""
+        what = what or "before the first update"
         self._write(f"playing {num_tasks} held-out tasks twice, greedily and sampled, {what} ...")
 
     def show_supervised_step(

@@ -28,7 +28,8 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None
     while True:
         if run.evaluation_is_due():
             if run.counters.updates == 0:
-                progress.show_evaluation_start(len(run.held_out_ids))
+                behind = "after the supervised stage" if run.counters.sft_steps else ""
+                progress.show_evaluation_start(len(run.held_out_ids), behind)
             with progress.evaluation(run) as stage:
                 rates = run.evaluate(stage.count)
             progress.show_evaluation(rates)
