@@ -108,7 +108,8 @@ def test_what_readme_says_of_the_real_model_is_that_of_the_kept_answers() -> Non
         TABLES["TABLES"]["pairs"](),
     )
     told = re.search(
-        r"real model \| (\d+) -> (\d+) % \|.*? weaker start: (\d+) -> (\d+) % \(p = ([\d.]+)\)",
+        r"real model \| (\d+) of 113 -> (\d+) % of 150 \|.*? on 1,800: (\d+) %, "
+        r"then by TPPO (\d+) % \(p = ([\d.]+)\)",
         page("README.md"),
     )
     assert told is not None

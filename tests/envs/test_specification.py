@@ -58,7 +58,6 @@ HELD_BY = {
     "T10 length bias": [
         "test_ntpo::test_to_the_naive_algorithm_alone_the_better_action_is_worth_less",
         "test_ntpo::test_trained_the_naive_algorithm_takes_the_worse_action_and_exact_backup_the_better",
-        "test_algorithms::test_a_better_but_longer_wording_is_learned_by_all_but_the_naive_algorithm",
     ],
     "T11 whitening": [
         "test_advantages::test_a_zero_advantage_is_whitened_like_any_other_and_garbage_outside_the_mask_is_not_seen"
