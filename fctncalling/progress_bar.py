@@ -25,14 +25,25 @@ class Stage:
     """
 
     def __init__(
-        self, name: str, total: int = 0, unit: str = "", *, shown: bool = True, bar: Any = None
+        self,
+        name: str,
+        total: int = 0,
+        unit: str = "",
+        *,
+        shown: bool = True,
+        bar: Any = None,
+        lines_to: Any = None,
     ) -> None:
-        """total: of what `count` counts; 0: unknown. bar: in place of one that ends with it."""
+        """total: of what `count` counts; 0: unknown. bar: in place of one that ends with it.
+
+        lines_to: stream of the lines, and no bar; none: lines on stdout where no bar is shown.
+        """
         self._name = name
         self._total = total
         self._unit = unit
         self._shown = shown
         self._bar = bar
+        self._lines_to = lines_to
         self._owns_bar = bar is None
         self._done = 0
         self._started = time.monotonic()
@@ -44,7 +55,7 @@ class Stage:
             return self
         if self._bar is not None:
             self._bar.set_description(self._name)
-        elif _shows_bars():
+        elif self._lines_to is None and _shows_bars():
             from tqdm import tqdm
 
             self._bar = tqdm(
@@ -81,7 +92,7 @@ class Stage:
         """Return the line that says how far the stage is."""
         spent = time.monotonic() - self._started
         text = f"{self._name}: {duration_text(spent)} so far"
-        if self._total:
+        if self._total or self._done:
             text += f", {self._counted()} {self._unit}s"
         if 0 < self._done <= self._total:
             left = spent * (self._total - self._done) / self._done
@@ -95,7 +106,7 @@ class Stage:
     def _keep_showing(self) -> None:
         while not self._ended.wait(LINE_EVERY_S if self._bar is None else REFRESH_EVERY_S):
             if self._bar is None:
-                print(self.line(), flush=True)
+                print(self.line(), file=self._lines_to, flush=True)
             else:
                 self._bar.refresh()
 

@@ -79,18 +79,27 @@ def write_evaluation(
 
 
 def print_table(
-    before: dict[str, Any], after: dict[str, Any], base: dict[str, Any] | None = None
+    before: dict[str, Any],
+    after: dict[str, Any],
+    base: dict[str, Any] | None = None,
+    *,
+    updates: int = 1,
 ) -> None:
     """Print a table of success rates by category, before and after reinforcement learning.
 
-    base: those before a supervised stage, which stand in front.
+    base: those before a supervised stage, which stand in front. updates: 0 leaves out the rates
+    after reinforcement learning.
     """
     from rich.console import Console
     from rich.table import Table
 
     kinds = [kind for kind in (*RATES, *RETURNS) if after.get(kind) is not None]
-    sides = {"base": base, "after SFT": before, "after RL": after} if base else {}
-    sides = sides or {"before": before, "after": after}
+    if not base:
+        sides = {"before": before, "after": after}
+    elif updates:
+        sides = {"base": base, "after SFT": before, "after RL": after}
+    else:
+        sides = {"base": base, "after SFT": before}
     also = " and mean return" if after.get(RETURNS[0]) is not None else ""
     table = Table(title=f"Success on held-out tasks in %{also}, {' -> '.join(sides)}")
     for column in ("category", "tasks", *(kind.replace("_", " ") for kind in kinds)):
@@ -104,7 +113,7 @@ def print_table(
         label = "all multi-turn" if name == MULTI_TURN else name
         table.add_row(label, str(parts[-1].get("num_tasks", 0)), *cells)
     console = Console()
-    console.width = max(console.width, WIDE_TABLE if base else TABLE_WIDTH)
+    console.width = max(console.width, WIDE_TABLE if len(sides) > 2 else TABLE_WIDTH)
     console.print(table)
 
 
@@ -133,16 +142,37 @@ def plot_curve(folder: Path) -> Path | None:
     if not lines:
         return None
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    base = base_metrics(folder)
+    if base:  # a twentieth of the curve left of the first update
+        lines.insert(0, {**base, "update": -max(1.0, lines[-1]["update"] / 20)})
     for label, (name, style) in curves.items():
         points = [(line["update"], line[name]) for line in lines if line.get(name) is not None]
         if points:
             axes.plot(*zip(*points, strict=True), style, label=label, markersize=4)
-    axes.set(xlabel="update", ylabel="success rate", ylim=(-0.02, 1.02), title=curve_title(folder))
+    xlabel = "update (left of 0: the base model)" if base else "update"
+    title = curve_title(folder)
+    axes.set(xlabel=xlabel, ylabel="success rate", ylim=(-0.02, 1.02), title=title)
+    if base and not lines[-1]["update"]:
+        axes.set(xlabel="", xlim=(-1.5, 0.5))
+        axes.set_xticks([-1, 0], ["base model", "after supervised learning"])
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(folder / "curve.png", dpi=120)
     plt.close(figure)
     return folder / "curve.png"
+
+
+def base_metrics(folder: Path) -> dict[str, float | None]:
+    """Return the metrics of the model before its supervised stage; {} without such a stage."""
+    try:
+        base = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))["base"]
+        return {
+            f"eval/{kind}{strict}_success_rate": base[f"{kind}{strict}"]
+            for kind in ("greedy", "sampled")
+            for strict in ("", "_strict")
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def curve_title(folder: Path) -> str:

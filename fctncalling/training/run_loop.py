@@ -73,7 +73,7 @@ def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
         **_supervised_figures(counters),
     )
     curve = plot_curve(folder)
-    print_table(counters.before, counters.latest, counters.base)
+    print_table(counters.before, counters.latest, counters.base, updates=counters.updates)
     print("\n" + "\n".join(_learned(counters, config)))
     print(
         f"This command ran for {run.wall_seconds:.0f} s, evaluations and start included.\n"

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.run.evaluation import (
     Evaluation,
+    base_metrics,
     curve_title,
     plot_curve,
     print_table,
     write_evaluation,
 )
 from fctncalling.algorithms.run.logs import RunLog
+from fctncalling.lab.viewer.headline import headline
+from fctncalling.lab.viewer.run_files import LoadedRun
 
 
 def episodes(category: str, *successes: bool, invalid: int = 0) -> list[EpisodeRecord]:
@@ -132,3 +137,23 @@ def test_a_curve_says_what_it_is_of(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(told))
     shown = "mine tasks, Qwen model, TPPO, seed 3, control: advantages shuffled"
     assert curve_title(tmp_path) == shown
+
+
+def test_without_updates_a_report_goes_from_the_base_to_the_supervised_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, taught = Evaluation([], []).as_json(), Evaluation([], []).as_json()
+    base |= {"greedy": 0.0625, "greedy_strict": 0.0625, "num_tasks": 16}
+    taught |= {"greedy": 0.4375, "greedy_strict": 0.4375, "num_tasks": 16}
+    print_table(taught, taught, base, updates=0)
+    table = capsys.readouterr().out
+    assert "base -> after SFT" in table
+    assert "RL" not in table
+    assert "6.2 ->  43.8 " in table
+    write_evaluation(
+        tmp_path, before=taught, after=taught, base=base, seed=1, train_cpu_seconds=0.0
+    )
+    assert base_metrics(tmp_path)["eval/greedy_success_rate"] == 0.0625
+    evaluation = json.loads((tmp_path / "evaluation.json").read_text("utf-8"))
+    run = cast("LoadedRun", SimpleNamespace(evaluation=evaluation, metrics=[]))
+    assert headline(run, {}) == "1 of 16 \N{RIGHTWARDS ARROW} 7 of 16 held-out tasks right"

@@ -24,6 +24,7 @@ from evaluate_fctncalling import main as evaluate
 from fctncalling import progress_bar
 from fctncalling.cli.command import main as overview
 from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
+from fctncalling.cli.shared.jsonl_records import with_progress_bar
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.progress_bar import Progress, Stage
@@ -163,3 +164,15 @@ def test_a_stage_without_a_terminal_tells_how_far_it_is_and_ends_with_its_lines(
     for _ in range(2):  # a collection may take more rounds than one
         extra.count()
     assert extra.line() == "collecting: 0 s so far, 2 episodes"
+
+
+def test_answers_that_are_long_in_coming_are_counted_in_lines_on_standard_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_bar, "LINE_EVERY_S", 0.01)
+    told = ""
+    for _ in with_progress_bar(iter("ab"), "agent", "episode"):
+        while not told.endswith("1 episodes\n"):  # of the first; the suite's limit ends a silence
+            told += capsys.readouterr().err
+    assert re.fullmatch(r"(agent: 0 s so far(, 1 episodes)?\n)+", told)
+    assert not capsys.readouterr().out

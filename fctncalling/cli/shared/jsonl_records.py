@@ -11,6 +11,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 from fctncalling.data.json_stream import LongLineError, bounded_lines
 from fctncalling.data.paths import atomic_write
+from fctncalling.progress_bar import Stage
 
 Record = dict[str, Any]
 Item = TypeVar("Item")
@@ -105,12 +106,16 @@ def _opened(path: Path, mode: str = "rt", suffix: str | None = None) -> IO[str]:
 def with_progress_bar(
     items: Iterable[Item], description: str, unit: str, total: int | None = None
 ) -> Iterator[Item]:
-    """Yield items with a progress bar on stderr, if that is a terminal."""
+    """Yield items with progress on stderr: a bar on a terminal, else a line every half minute."""
     if sys.stderr.isatty():
         try:
             from tqdm import tqdm
         except ImportError:
             pass
         else:
-            items = tqdm(items, desc=description, unit=f" {unit}s", total=total, file=sys.stderr)
-    yield from items
+            yield from tqdm(items, desc=description, unit=f" {unit}s", total=total, file=sys.stderr)
+            return
+    with Stage(description, total or 0, unit, lines_to=sys.stderr) as stage:
+        for item in items:
+            stage.count()
+            yield item

@@ -35,7 +35,8 @@ def count_outcome(tally: Tally, entry: Record) -> None:
 
 def headline(run: LoadedRun, tally: Tally) -> str:
     """Return the result of a run in one sentence: of held-out tasks, else of its episodes."""
-    solved = [_solved(run.evaluation.get(name)) for name in ("before", "after")]
+    first = "base" if run.evaluation.get("base") else "before"  # base: before a supervised stage
+    solved = [_solved(run.evaluation.get(name)) for name in (first, "after")]
     if all(solved):
         return f"{ARROW.join(solved)} held-out tasks right"
     rates = [line[_GREEDY] for line in run.metrics if _is_share(line.get(_GREEDY))]
