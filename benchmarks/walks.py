@@ -103,7 +103,7 @@ def walks(folder: Path) -> Iterator[tuple[str, Walk]]:
 
 def main() -> None:
     """Print a line for each walk, and with --files the entries of each file."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--files", action="store_true", help="print each file's entries too")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -92,7 +92,7 @@ class Stage:
         """Return the line that says how far the stage is."""
         spent = time.monotonic() - self._started
         text = f"{self._name}: {duration_text(spent)} so far"
-        if self._total or self._done:
+        if self._total or (self._done and self._unit):
             text += f", {self._counted()} {self._unit}s"
         if 0 < self._done <= self._total:
             left = spent * (self._total - self._done) / self._done
