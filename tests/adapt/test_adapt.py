@@ -158,6 +158,35 @@ def test_gate_is_closed_where_nothing_asks_to_decline() -> None:
     assert not AdaptReport("m", nothing, {}).gate().may_ship
 
 
+def held_out_solved(before: int, after: int) -> AdaptReport:
+    """Return a report of eight held-out tasks, so many of them solved; six want calls."""
+    names = {"before": before, "supervised": after}
+    played = {}
+    for name, solved in names.items():
+        calls = [answer([{"f": {}}], [], solved=at < solved) for at in range(6)]
+        declines = [answer(None, [], solved=False, category="irrelevance") for _ in range(2)]
+        played[name] = StageAnswers([*calls, *declines], [])
+    return AdaptReport("a model", played, {})
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 0), (2, 2), (1, 1), (1, 4)])
+def test_what_is_kept_agrees_with_the_gate(before: int, after: int) -> None:
+    report = held_out_solved(before, after)
+    line, gate = report.kept_line(), report.gate()
+    assert not gate.may_ship
+    assert "shipped" not in line
+    assert ("not better than the base model" in line) == (after <= before)
+    assert ("do not ship" in line) == gate.why.startswith("do not ship")
+    assert "kept in model/" in line
+
+
+def test_calls_gained_for_declines_lost_are_not_better() -> None:
+    report = reported((20, 18), (18, 20))
+    assert not report.is_better
+    assert report.gate().why.startswith("do not ship: not better than the base model")
+    assert reported((20, 18)).kept_line() == "shipped: the model after after"
+
+
 def test_shown_episodes_hold_failures_of_every_function_first() -> None:
     answers = [answer([{f"f{at % 5}": {}}], [], solved=at >= 30) for at in range(60)]
     shown = episodes_to_show(answers, 20)
