@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ from fctncalling.lab.adapt.task_files import (
     HELD_OUT,
     MULTI_TURN_STEPS,
     SINGLE_TURN_STEPS,
+    TOO_FEW,
     TRAIN,
     coverage_of,
     make_tasks,
@@ -49,6 +51,7 @@ from fctncalling.lab.adapt.task_files import (
     write_entries,
     write_split,
 )
+from fctncalling.lab.forge.own_api.own_forge import OwnApiSource
 
 HEAT = {
     "name": "set_heat",
@@ -522,6 +525,11 @@ def test_other_flags_and_foreign_folders_are_refused_in_one_line(
     settings = AdaptSettings("a:B", tmp_path / "out", model="m")
     settings.keep()
     settings.keep()
+    (tmp_path / "out" / "work" / "plan").mkdir()
+    replace(settings, seed=3).keep()  # nothing but a plan was made: the folder is free
+    assert not (tmp_path / "out" / "work" / "plan").exists()
+    settings.keep()
+    (tmp_path / "out" / "work" / "tasks").mkdir()
     with pytest.raises(AdaptError, match="begun with --seed 1"):
         replace(settings, seed=2).keep()
     (tmp_path / "mine").mkdir()
@@ -602,6 +610,7 @@ def test_small_api_is_asked_for_as_many_tasks_as_it_gives(
     def forge_few(words: Any) -> int:
         count = int(words[words.index("--num_tasks") + 1])
         if count > 50:
+            print("error: no new text; pass a smaller --num_tasks", file=sys.stderr)
             return 2
         Path(words[words.index("--output") + 1]).write_text(
             "".join(json.dumps(task(each)) + "\n" for each in range(count))
@@ -612,6 +621,23 @@ def test_small_api_is_asked_for_as_many_tasks_as_it_gives(
     assert make_tasks(AdaptSettings("a:B", tmp_path), tmp_path, 170, 10) == 40
     assert len(read_task_entries(tmp_path / HELD_OUT)) == 10
     assert capsys.readouterr().err.count("tried instead") == 2
+
+
+def test_input_error_is_told_once_and_tried_once(tmp_path: Path, capsys: Any) -> None:
+    spec, kinds = tmp_path / "api.json", tmp_path / "kinds.toml"
+    spec.write_text(json.dumps([HEAT, DOOR]))
+    kinds.write_text('[set_heat]\nnosuch = "integer"\n')
+    with pytest.raises(SystemExit) as ended:
+        make_tasks(AdaptSettings(str(spec), tmp_path, kinds=kinds), tmp_path, 40, 8)
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert (error.count("error:"), error.count("tried instead")) == (1, 0)
+    assert "nosuch" in error
+
+
+def test_forge_says_that_an_api_is_too_small_in_the_words_that_are_waited_for() -> None:
+    told = OwnApiSource.run_dry(SimpleNamespace(max_attempts=9), "multiple", 3)  # type: ignore[arg-type]
+    assert any(words in told for words in TOO_FEW)
 
 
 def test_only_tasks_of_several_turns_get_many_steps(tmp_path: Path) -> None:
