@@ -234,6 +234,24 @@ def test_on_a_busy_machine_a_third_of_the_minutes_is_planned_for_scores(slower: 
         assert "drawn, are scored" in plan.text()
 
 
+@pytest.mark.parametrize(
+    ("held_out", "num_test", "share", "told"),
+    [
+        (8, 0, 1.0, "8 held-out tasks are too few for 'may be shipped' (30 with calls): give more"),
+        (40, 0, 0.5, "20 held-out tasks are too few"),
+        (8, 12, 1.0, "12 requests of --test are too few"),
+        (8, 40, 1.0, None),
+        (40, 0, 1.0, None),
+    ],
+)
+def test_plan_says_where_too_few_tasks_decide(
+    held_out: int, num_test: int, share: float, told: str | None
+) -> None:
+    text = AdaptPlan(9.0, 99, held_out, 1, 0, 64, scored_share=share, num_test=num_test).text()
+    assert ("too few" in text) == (told is not None)
+    assert (told or "") in text
+
+
 @pytest.mark.parametrize("slower", [0.1, 1.0, 30.0])
 def test_a_probe_takes_a_fifth_at_most_and_too_few_minutes_are_named_at_once(
     slower: float,

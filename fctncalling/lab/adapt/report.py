@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from fctncalling.lab.adapt.adapt_settings import AdaptSettings
 from fctncalling.lab.adapt.played import (
+    FEWEST_CALL_TASKS,
     CallCounts,
     StageAnswers,
     answers_to_call_tasks,
@@ -27,7 +28,6 @@ Counts = TypeVar("Counts")
 NUM_EPISODES = 20
 GATE_POINTS = 5.0
 FEW_DECLINES = 20
-FEWEST_CALL_TASKS = 30  # with fewer of them nobody can say whether calls became better
 LEAST_CALLS = 0.1  # share of right answers, below which a model hardly ever calls
 GOAL_OF_CHOICE = 0.95
 EPISODES = "episodes"
