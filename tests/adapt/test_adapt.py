@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ from fctncalling.lab.adapt.task_files import (
     HELD_OUT,
     MULTI_TURN_STEPS,
     SINGLE_TURN_STEPS,
+    TOO_FEW,
     TRAIN,
     coverage_of,
     make_tasks,
@@ -49,6 +51,7 @@ from fctncalling.lab.adapt.task_files import (
     write_entries,
     write_split,
 )
+from fctncalling.lab.forge.own_api.own_forge import OwnApiSource
 
 HEAT = {
     "name": "set_heat",
@@ -158,6 +161,35 @@ def test_gate_is_closed_where_nothing_asks_to_decline() -> None:
     assert not AdaptReport("m", nothing, {}).gate().may_ship
 
 
+def held_out_solved(before: int, after: int) -> AdaptReport:
+    """Return a report of eight held-out tasks, so many of them solved; six want calls."""
+    names = {"before": before, "supervised": after}
+    played = {}
+    for name, solved in names.items():
+        calls = [answer([{"f": {}}], [], solved=at < solved) for at in range(6)]
+        declines = [answer(None, [], solved=False, category="irrelevance") for _ in range(2)]
+        played[name] = StageAnswers([*calls, *declines], [])
+    return AdaptReport("a model", played, {})
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 0), (2, 2), (1, 1), (1, 4)])
+def test_what_is_kept_agrees_with_the_gate(before: int, after: int) -> None:
+    report = held_out_solved(before, after)
+    line, gate = report.kept_line(), report.gate()
+    assert not gate.may_ship
+    assert "shipped" not in line
+    assert ("not better than the base model" in line) == (after <= before)
+    assert ("do not ship" in line) == gate.why.startswith("do not ship")
+    assert "kept in model/" in line
+
+
+def test_calls_gained_for_declines_lost_are_not_better() -> None:
+    report = reported((20, 18), (18, 20))
+    assert not report.is_better
+    assert report.gate().why.startswith("do not ship: not better than the base model")
+    assert reported((20, 18)).kept_line() == "shipped: the model after after"
+
+
 def test_shown_episodes_hold_failures_of_every_function_first() -> None:
     answers = [answer([{f"f{at % 5}": {}}], [], solved=at >= 30) for at in range(60)]
     shown = episodes_to_show(answers, 20)
@@ -200,6 +232,24 @@ def test_on_a_busy_machine_a_third_of_the_minutes_is_planned_for_scores(slower: 
     if slower > 1:
         assert plan.scored_share < 1
         assert "drawn, are scored" in plan.text()
+
+
+@pytest.mark.parametrize(
+    ("held_out", "num_test", "share", "told"),
+    [
+        (8, 0, 1.0, "8 held-out tasks are too few for 'may be shipped' (30 with calls): give more"),
+        (40, 0, 0.5, "20 held-out tasks are too few"),
+        (8, 12, 1.0, "12 requests of --test are too few"),
+        (8, 40, 1.0, None),
+        (40, 0, 1.0, None),
+    ],
+)
+def test_plan_says_where_too_few_tasks_decide(
+    held_out: int, num_test: int, share: float, told: str | None
+) -> None:
+    text = AdaptPlan(9.0, 99, held_out, 1, 0, 64, scored_share=share, num_test=num_test).text()
+    assert ("too few" in text) == (told is not None)
+    assert (told or "") in text
 
 
 @pytest.mark.parametrize("slower", [0.1, 1.0, 30.0])
@@ -493,6 +543,11 @@ def test_other_flags_and_foreign_folders_are_refused_in_one_line(
     settings = AdaptSettings("a:B", tmp_path / "out", model="m")
     settings.keep()
     settings.keep()
+    (tmp_path / "out" / "work" / "plan").mkdir()
+    replace(settings, seed=3).keep()  # nothing but a plan was made: the folder is free
+    assert not (tmp_path / "out" / "work" / "plan").exists()
+    settings.keep()
+    (tmp_path / "out" / "work" / "tasks").mkdir()
     with pytest.raises(AdaptError, match="begun with --seed 1"):
         replace(settings, seed=2).keep()
     (tmp_path / "mine").mkdir()
@@ -573,6 +628,7 @@ def test_small_api_is_asked_for_as_many_tasks_as_it_gives(
     def forge_few(words: Any) -> int:
         count = int(words[words.index("--num_tasks") + 1])
         if count > 50:
+            print("error: no new text; pass a smaller --num_tasks", file=sys.stderr)
             return 2
         Path(words[words.index("--output") + 1]).write_text(
             "".join(json.dumps(task(each)) + "\n" for each in range(count))
@@ -583,6 +639,23 @@ def test_small_api_is_asked_for_as_many_tasks_as_it_gives(
     assert make_tasks(AdaptSettings("a:B", tmp_path), tmp_path, 170, 10) == 40
     assert len(read_task_entries(tmp_path / HELD_OUT)) == 10
     assert capsys.readouterr().err.count("tried instead") == 2
+
+
+def test_input_error_is_told_once_and_tried_once(tmp_path: Path, capsys: Any) -> None:
+    spec, kinds = tmp_path / "api.json", tmp_path / "kinds.toml"
+    spec.write_text(json.dumps([HEAT, DOOR]))
+    kinds.write_text('[set_heat]\nnosuch = "integer"\n')
+    with pytest.raises(SystemExit) as ended:
+        make_tasks(AdaptSettings(str(spec), tmp_path, kinds=kinds), tmp_path, 40, 8)
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert (error.count("error:"), error.count("tried instead")) == (1, 0)
+    assert "nosuch" in error
+
+
+def test_forge_says_that_an_api_is_too_small_in_the_words_that_are_waited_for() -> None:
+    told = OwnApiSource.run_dry(SimpleNamespace(max_attempts=9), "multiple", 3)  # type: ignore[arg-type]
+    assert any(words in told for words in TOO_FEW)
 
 
 def test_only_tasks_of_several_turns_get_many_steps(tmp_path: Path) -> None:

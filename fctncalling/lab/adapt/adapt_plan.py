@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.lab.adapt.base_model import BaseModel
+from fctncalling.lab.adapt.played import FEWEST_CALL_TASKS
 from fctncalling.lab.adapt.scoring import FIRST, SCORING_SHARE
 from fctncalling.lab.adapt.stage import StageCost
 
@@ -120,6 +121,7 @@ class AdaptPlan:
     memory_gb: dict[str, float] = field(default_factory=dict)
     spent_s: float = 0.0  # by the probe, before the stages
     scored_share: float = 1.0  # of the requests, about
+    num_test: int = 0  # requests of the user's own, by which the gate decides
 
     def text(self) -> str:
         """Return the plan as lines for a terminal."""
@@ -140,6 +142,14 @@ class AdaptPlan:
         if self.scored_share < 1:
             share = f"{100 * self.scored_share:.0f} % of the requests"
             lines.append(f"about {share}, drawn, are scored: a third of the minutes is for that")
+        judged = round(self.scored_share * (self.num_test or self.num_held_out))
+        if judged < FEWEST_CALL_TASKS:
+            kind = "requests of --test" if self.num_test else "held-out tasks"
+            cure = "more in --test" if self.num_test else "more minutes or --test"
+            lines.append(
+                f"{judged} {kind} are too few for 'may be shipped' ({FEWEST_CALL_TASKS} with "
+                f"calls): give {cure}"
+            )
         if not self.updates:
             lines.append(NO_UPDATES)
         return "\n".join(lines)
@@ -205,6 +215,7 @@ def plan_for(
         {name: round(memory.get(name, times.memory_gb), 2) for name in seconds},
         round(spent_s, 1),
         round(num_scored / num_requests, 2),
+        num_test,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -55,24 +56,34 @@ class AdaptSettings:
         return values
 
     def keep(self) -> None:
-        """Write the settings to the output folder; AdaptError where others are there already."""
+        """Write the settings to the output folder; AdaptError where others are there already.
+
+        Until the tasks are made other settings may take the folder: what was timed is left out.
+        """
         file = self.output / "work" / "settings.json"
         if not file.exists():
             if self.output.exists() and any(self.output.iterdir()):
                 raise AdaptError(f"--output {self.output}: holds other files: name a new folder")
             file.parent.mkdir(parents=True, exist_ok=True)
-            part = file.with_suffix(".part")
-            part.write_text(json.dumps(self.record(), indent=1), encoding="utf-8")
-            part.rename(file)
+            self._write(file)
             return
         former = json.loads(file.read_text(encoding="utf-8"))
         wanted = self.record()
         changed = [key for key, each in wanted.items() if former.get(key, LATER.get(key)) != each]
-        if changed:
+        if changed and not (file.parent / "tasks").is_dir():
+            shutil.rmtree(file.parent)
+            file.parent.mkdir()
+            self._write(file)
+        elif changed:
             raise AdaptError(
                 f"--output {self.output}: was begun with --{changed[0]} {former.get(changed[0])}: "
                 "expected the same flags to go on, or a new folder"
             )
+
+    def _write(self, file: Path) -> None:
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps(self.record(), indent=1), encoding="utf-8")
+        part.rename(file)
 
 
 def _plain(value: Any) -> Any:

@@ -108,7 +108,7 @@ class Adaptation:
 
     @property
     def shipped(self) -> str | None:
-        """The score stage of the model that is shipped: the better one on held-out tasks."""
+        """The score stage of the model that is kept: the better trained one on held-out tasks."""
         played = self.played()
         names = [name for name in ("tppo_score", "supervised_score") if name in played]
         return max(names, key=lambda name: success_rate(played[name].held_out), default=None)

@@ -18,6 +18,7 @@ import json
 import os
 import shlex
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -88,9 +89,10 @@ def run(args: argparse.Namespace) -> int:
 
     print(json.dumps(report.record(), indent=1) if args.json else summary(report))
     print(f"report: {settings.output / 'report.html'}", file=sys.stderr)
-    if (model := settings.output / "model").is_dir():
+    gate, model = report.gate(), settings.output / "model"
+    if model.is_dir() and gate.kind != "no":
         print(f"next: vllm serve {shlex.quote(str(model))}", file=sys.stderr)
-    return 0 if report.gate().may_ship else 1
+    return 0 if gate.may_ship else 1
 
 
 def _settings(args: argparse.Namespace) -> AdaptSettings:
@@ -121,7 +123,6 @@ def _adapt(settings: AdaptSettings) -> AdaptReport:
     shipped = next((name for name, stage in names.items() if stage == adaptation.shipped), None)
     order = sorted(names, key=lambda name: name == shipped)  # the shipped one last
     told = [*filter(None, [coverage_of(stages.path("tasks"))]), *adaptation.told]
-    told += [f"shipped: the model after {shipped}"] if shipped else []
     tasks = stages.path("tasks") / HELD_OUT
     functions = shipped_functions(tasks, settings)
     recall = choice_recall(functions, tasks, settings.offered)
@@ -130,9 +131,12 @@ def _adapt(settings: AdaptSettings) -> AdaptReport:
         {name: played[names[name]] for name in order},
         stages.costs,
         adaptation.plan.cpu_seconds,
-        [*told, recall.line()] if recall else told,
+        told,
         recall,
     )
+    lines = [report.kept_line()] if shipped else []
+    lines += [recall.line()] if recall else []
+    report = replace(report, told=[*told, *lines])
     if shipped is not None:
         source = stages.path(names[shipped]) / "model"
         write_shipped_model(source, adaptation.model, report, functions, settings)

@@ -12,6 +12,7 @@ from typing import Any
 from fctncalling.evaluation.pass_at_k import wilson_interval
 
 DECLINE = ("irrelevance", "live_irrelevance")
+FEWEST_CALL_TASKS = 30  # with fewer of them nobody can say whether calls became better
 NO_CALL = "(no call)"
 FAILURES_FIRST = 14  # of the episodes that are shown
 

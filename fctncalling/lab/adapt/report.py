@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from fctncalling.lab.adapt.adapt_settings import AdaptSettings
 from fctncalling.lab.adapt.played import (
+    FEWEST_CALL_TASKS,
     CallCounts,
     StageAnswers,
     answers_to_call_tasks,
@@ -27,10 +28,10 @@ Counts = TypeVar("Counts")
 NUM_EPISODES = 20
 GATE_POINTS = 5.0
 FEW_DECLINES = 20
-FEWEST_CALL_TASKS = 30  # with fewer of them nobody can say whether calls became better
 LEAST_CALLS = 0.1  # share of right answers, below which a model hardly ever calls
 GOAL_OF_CHOICE = 0.95
 EPISODES = "episodes"
+NOT_BETTER = "not better than the base model on held-out tasks"
 
 
 class Gate(NamedTuple):
@@ -118,11 +119,34 @@ class AdaptReport:
             return Gate(False, f"do not ship: it hardly ever calls right; {calls}")
         if last[0] / last[1] <= first[0] / max(1, first[1]):
             return Gate(False, f"do not ship: it calls no better than before; {calls}")
-        if last[1] < FEWEST_CALL_TASKS:
+        few = last[1] < FEWEST_CALL_TASKS
+        if not self.is_better and (few or not answers_to_call_tasks(self.last.test)):
+            return Gate(False, f"do not ship: {NOT_BETTER}; {calls}; {declining}")
+        if few:
             more = f"{last[1]} tasks with calls, expected {FEWEST_CALL_TASKS}: give more in --test"
             return Gate(False, f"too few tasks to say: {more}; {calls}; {declining}", "unclear")
         kind = "unclear" if any(each.startswith(CUT_SHORT) for each in self.told) else "yes"
         return Gate(True, f"may be shipped: {calls}; {declining}", kind)
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the last model solves more held-out tasks than the first."""
+        first, last = (_solved(self.played[name].held_out) for name in self._ends())
+        return last[0] / max(1, last[1]) > first[0] / max(1, first[1])
+
+    def kept_line(self) -> str:
+        """Return what model/ holds, as one line that agrees with the gate."""
+        name = self._ends()[1]
+        if self.gate().may_ship:
+            but = "" if self.is_better else f", though {NOT_BETTER}"
+            return f"shipped: the model after {name}{but}"
+        if not self.is_better:
+            return f"{NOT_BETTER}: do not ship; the weights after {name} are kept in model/"
+        return f"kept in model/: the weights after {name}"
+
+    def _ends(self) -> tuple[str, str]:
+        names = list(self.played)
+        return names[0], names[-1]
 
     def record(self) -> dict[str, Any]:
         """Return the figures as JSON holds them; those of the clock are under "costs" alone."""
