@@ -342,6 +342,8 @@ def listed_values_draft(
         beside = [name for name in first.arguments if name not in frame.parameters]
         names = [*beside, *(frame.parameters if len(frame.parameters) == 1 else ())]
         names = [name for name in names if words.kinds[name].kind in _LISTABLE]
+        clauses = words.clauses  # of which each may be of one value alone
+        names = [n for n in names if any("{}" in text for text in clauses.get(n, ("{}",)))]
     if not names:
         raise NoTaskDrawn("no values that can be listed")
     name = rng.choice(names)

@@ -218,11 +218,11 @@ def with_own_frames(
 ) -> list[RequestFrame]:
     """Return our frames with the user's own before them.
 
-    A list that has any of ours was made of --write_phrases: what it lost of ours is left out, and
-    what it kept is as it was.
+    What a list lost of ours is left out, and what it kept is as it was; where all that it has is
+    the user's own, that alone is said. One without phrases leaves ours as they are.
     """
     known, listed = {frame.key for frame in ours}, {frame.key for frame in own}
-    kept = [frame for frame in ours if frame.key in listed] or ours
+    kept = [frame for frame in ours if frame.key in listed] if own else ours
     return [*(frame for frame in own if frame.key not in known), *kept]
 
 
@@ -301,7 +301,9 @@ def act_families(acts: Sequence[Act]) -> frozenset[str]:
 
 _HEAD = """\
 # Phrases for the functions of an API; unchanged, this file changes nothing. Lines that you remove
-# are not used, and lines of your own are said the more often. {parameter} is where a value of it
+# are not used, and lines of your own are said the more often; a function with lines of your own
+# alone is asked for in these alone, and one without any line in ours. Fewer than four lines of
+# your own are all learned from, of more some are for --held_out. {parameter} is where a value of it
 # stands; parameters that a phrase leaves out are said behind it. A number stands behind its noun
 # ("cancel {id}": "cancel booking 214"). do = orders, want = what follows "I'd like to", say =
 # statements, ask = questions without their mark. (find|list) is either word.
