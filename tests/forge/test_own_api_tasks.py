@@ -42,6 +42,7 @@ from fctncalling.lab.own_api.words.frames import (
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.spoken_values import spoken_date, spoken_time
+from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 from fctncalling.specification.api import OwnApi
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "your_api"
@@ -415,6 +416,58 @@ def test_lines_of_your_own_are_learned_from_and_alone_where_ours_are_deleted(
     assert texts
     assert all("drench" in text.lower() for text in texts)
     assert "read_sensor: no line is left: ours are used" in capsys.readouterr().err
+
+
+def test_articles_in_your_own_words_stay_as_you_wrote_them(tmp_path: Path) -> None:
+    spec, phrases = tmp_path / "api.json", tmp_path / "own.toml"
+    spec.write_text(json.dumps(LINK_TOOLS), encoding="utf-8")
+    clauses = 'clauses.tags = ["for an user of {}"]'
+    lines = 'do = ["get a url and a apple of {template_id}"]'
+    phrases.write_text(f"[link_file]\n{lines}\n{clauses}\n", encoding="utf-8")
+    only = ("--phrases", str(phrases), "--category", "multiple")
+    text = str(forged(str(spec), tmp_path / "tasks.jsonl", *only, num_tasks=40)).lower()
+    assert "get a url and a apple of" in text
+    assert "for an user of" in text
+    assert "an url" not in text
+    assert "\ue010" not in text
+
+
+def test_files_for_the_whole_api_serve_a_part_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, kinds, phrases = (tmp_path / name for name in ("api.json", "kinds.toml", "own.toml"))
+    spec.write_text(json.dumps(LINK_TOOLS), encoding="utf-8")
+    kinds.write_text("[link_file]\nforce_download = { values = [0, 1] }\n", encoding="utf-8")
+    phrases.write_text('[remove_file]\ndo = ["scrap {template_id}"]\n', encoding="utf-8")
+    part = ("--operations", "inspect*", "--kinds", str(kinds), "--phrases", str(phrases))
+    forged(str(spec), tmp_path / "tasks.jsonl", *part, num_tasks=5)
+    notes = [line for line in capsys.readouterr().err.splitlines() if "passed over" in line]
+    assert [note.rpartition(": ")[2] for note in notes] == [
+        "link_file.force_download",
+        "remove_file",
+    ]
+    for file, text, told in (
+        (
+            kinds,
+            '[link_file]\nforced = "integer"\n',
+            "forced: there is no such parameter",
+        ),
+        (phrases, '[mow]\ndo = ["mow"]\n', "mow: there is no such function"),
+        (phrases, '[remove_file]\ndo = ["scrap {bed}"]\n', "no parameter bed"),
+    ):
+        was = file.read_text(encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
+        words = ["forge", "--api", str(spec), *part, "--output", str(tmp_path / "other")]
+        assert main(words) == 2
+        assert told in capsys.readouterr().err
+        file.write_text(was, encoding="utf-8")
+
+
+def test_no_request_to_decline_is_for_a_copy_of_what_can_be_had() -> None:
+    rows = [row for part in word_table("outside").values() for row in part]
+    wishes = re.compile(r"\b(?:backup|back up|cop(?:y|ies) of|save|download|keep a)\b.*\{x\}")
+    asked = [text for row in rows for text in split_phrases(row["requests"])]
+    assert not [text for text in asked if wishes.search(text)]
 
 
 @pytest.mark.parametrize(
