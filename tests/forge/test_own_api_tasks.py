@@ -463,6 +463,17 @@ def test_files_for_the_whole_api_serve_a_part_of_it(
         file.write_text(was, encoding="utf-8")
 
 
+def test_an_open_value_takes_the_place_of_the_noun_in_your_phrase(tmp_path: Path) -> None:
+    spec, phrases = tmp_path / "api.json", tmp_path / "own.toml"
+    spec.write_text(json.dumps(LINK_TOOLS), encoding="utf-8")
+    phrases.write_text('[link_file]\ndo = ["scan the file {template_id}"]\n', encoding="utf-8")
+    only = ("--phrases", str(phrases), "--category", "clarify")
+    tasks = forged(str(spec), tmp_path / "tasks.jsonl", *only, num_tasks=40)
+    text = " ".join(map(text_of, tasks)).lower()
+    assert re.search(r"scan (?:a|my|one of the) \w+", text)
+    assert "scan the file" not in text
+
+
 def test_no_request_to_decline_is_for_a_copy_of_what_can_be_had() -> None:
     rows = [row for part in word_table("outside").values() for row in part]
     wishes = re.compile(r"\b(?:backup|back up|cop(?:y|ies) of|save|download|keep a)\b.*\{x\}")
