@@ -79,6 +79,9 @@ class OwnApi:
     shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names in the document's examples, by the noun of what they name."""
 
+    not_chosen: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Parameters of each function that the whole API has and a chosen part lacks."""
+
     def summary(self) -> str:
         """Return how much was read and what was left out by reason, on one line."""
         every = sorted(self.left_out.items(), key=lambda item: (-item[1], item[0]))

@@ -261,6 +261,10 @@ def test_live_docs_are_long_mostly_optional_and_nested_now_and_then() -> None:
 def test_texts_read_as_written_and_no_call_goes_from_a_place_to_the_same_place() -> None:
     assert correct_articles("the winner of Serie A in 2012") == "the winner of Serie A in 2012"
     assert correct_articles("A egg. A apple, a owl") == "An egg. An apple, an owl"
+    ours = "an URL, an user, an unique UUID, an one-off, an European and a urgent urn, an unset id"
+    right = "a URL, a user, a unique UUID, a one-off, a European and an urgent urn, an unset id"
+    assert correct_articles(ours) == right
+    assert correct_articles(right) == right
     for entry in entries("simple_python", 300, 5):
         assert "Help me tell me" not in entry["question"][0][0]["content"]
         [doc], [[accepted]] = entry["function"], (each.values() for each in entry["ground_truth"])

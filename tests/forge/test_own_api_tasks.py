@@ -8,6 +8,7 @@ import re
 import sys
 from collections import Counter
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from random import Random
@@ -23,14 +24,25 @@ from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.lab.forge import forge_run
 from fctncalling.lab.forge.official_guard import digest
 from fctncalling.lab.forge.own_api.coverage import Coverage
-from fctncalling.lab.forge.own_api.drawn_call import askable_api
-from fctncalling.lab.own_api.english import ORDINALS
+from fctncalling.lab.forge.own_api.drawn_call import askable_api, frames_of_part
+from fctncalling.lab.own_api.english import NUMBERS, ORDINALS
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.load import load_api
-from fctncalling.lab.own_api.words.clauses import ordered_parameter_pairs, said_span
-from fctncalling.lab.own_api.words.frames import act_table, acts_of_function
+from fctncalling.lab.own_api.words.clauses import (
+    WordedValue,
+    ordered_parameter_pairs,
+    said_span,
+    verbatim_value,
+)
+from fctncalling.lab.own_api.words.frames import (
+    RequestFrame,
+    act_table,
+    acts_of_function,
+    with_own_frames,
+)
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.spoken_values import spoken_date, spoken_time
+from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 from fctncalling.specification.api import OwnApi
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "your_api"
@@ -335,6 +347,138 @@ def test_clauses_say_values_behind_phrases_and_one_value_in_words_of_its_own(
     assert sum("lasting" in each for each in texts) > 10
     assert {"drench", "soak"} <= {*" ".join(texts).lower().split()}
     assert not any("{}" in each or " = " in each for each in texts)
+
+
+OBJECT = re.compile(r"\b[A-Z]\w*\(\w+=|object at 0x|\ue010")
+LINK_TOOLS = [
+    {
+        "name": f"{verb}_file",
+        "description": f"{verb.capitalize()} a file of a template.",
+        "input_schema": {
+            "properties": {
+                "template_id": {"type": "string", "description": "Such as T-1203."},
+                "force_download": {"type": "integer", "default": 1},
+                "tags": {"type": "array", "items": {"enum": ["red", "blue"]}},
+            },
+            "required": ["template_id"],
+        },
+    }
+    for verb in ("link", "remove", "inspect")
+]
+
+
+def test_no_request_says_an_object_whatever_clauses_and_listed_values_meet(tmp_path: Path) -> None:
+    spec, kinds, phrases = (tmp_path / name for name in ("api.json", "kinds.toml", "own.toml"))
+    spec.write_text(json.dumps(LINK_TOOLS), encoding="utf-8")
+    kinds.write_text('["*"]\nforce_download = { values = [0, 1] }\n', encoding="utf-8")
+    clauses = 'clauses.force_download = ["0 = shown in the browser", "1 = as a download"]'
+    phrases.write_text(f'[link_file]\ndo = ["link {{template_id}}"]\n{clauses}\n', encoding="utf-8")
+    files = ("--kinds", str(kinds), "--phrases", str(phrases), "--category", "parallel_multiple")
+    tasks = forged(str(spec), tmp_path / "tasks.jsonl", *files, num_tasks=80)
+    assert "in the browser" in str(tasks)
+    assert not [text for each in tasks if OBJECT.search(text := text_of(each))]
+    ledger = (tmp_path / "tasks.jsonl.ledger.jsonl").read_text(encoding="utf-8")
+    assert forge_run.OBJECT_SAID not in ledger  # none had to be thrown away
+    assert forge_run.text_fault(["a link: WordedValue(text='0 and 1')"]) == forge_run.OBJECT_SAID
+    assert forge_run.text_fault(["a link (text = 0) and f(x=1)"]) is None
+
+
+def test_a_worded_value_is_said_in_its_words_behind_any_phrase() -> None:
+    kind = {"type": "string", "enum": ["a_b", "express"], "description": "The sort of link."}
+    words = words_of("send_link", {"sort": kind, "days": {"type": "integer"}}, "Send a link.")
+    for name in ("sort", "days"):
+        for seed in range(40):
+            said = verbatim_value(words, name, WordedValue("x or y"), Random(seed))
+            assert "x or y" in said.text
+            assert not OBJECT.search(said.text)
+
+
+def test_lines_of_your_own_are_learned_from_and_alone_where_ours_are_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = [RequestFrame("f", "do", f"our {word}", "doc") for word in NUMBERS]
+    own = [RequestFrame("f", "do", f"own {word}", "file") for word in NUMBERS]
+    for count in range(1, 9):
+        learned, held_out = (
+            [f for f in frames_of_part(ours + own[:count], held_out=part) if f.source == "file"]
+            for part in (False, True)
+        )
+        assert len(learned) >= max(1, count / 2)
+        assert not {*learned} & {*held_out}
+    assert with_own_frames(ours, own) == own
+    assert with_own_frames(ours, [own[0], replace(ours[1], source="file")]) == [own[0], ours[1]]
+    assert with_own_frames(ours, []) == ours
+    file = tmp_path / "phrases.toml"
+    file.write_text('[water_zone]\ndo = ["drench {zone}"]\n[read_sensor]\n', encoding="utf-8")
+    only = ("--phrases", str(file), "--category", "multiple")
+    tasks = forged(SPECS[2], tmp_path / "tasks.jsonl", *only, num_tasks=60)
+    texts = [text_of(each) for each in tasks if "water_zone" in str(each.get("ground_truth"))]
+    assert texts
+    assert all("drench" in text.lower() for text in texts)
+    assert "read_sensor: no line is left: ours are used" in capsys.readouterr().err
+
+
+def test_articles_in_your_own_words_stay_as_you_wrote_them(tmp_path: Path) -> None:
+    spec, phrases = tmp_path / "api.json", tmp_path / "own.toml"
+    spec.write_text(json.dumps(LINK_TOOLS), encoding="utf-8")
+    clauses = 'clauses.tags = ["for an user of {}"]'
+    lines = 'do = ["get a url and a apple of {template_id}"]'
+    phrases.write_text(f"[link_file]\n{lines}\n{clauses}\n", encoding="utf-8")
+    only = ("--phrases", str(phrases), "--category", "multiple")
+    text = str(forged(str(spec), tmp_path / "tasks.jsonl", *only, num_tasks=40)).lower()
+    assert "get a url and a apple of" in text
+    assert "for an user of" in text
+    assert "an url" not in text
+    assert "\ue010" not in text
+
+
+def test_files_for_the_whole_api_serve_a_part_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, kinds, phrases = (tmp_path / name for name in ("api.json", "kinds.toml", "own.toml"))
+    spec.write_text(json.dumps(LINK_TOOLS), encoding="utf-8")
+    kinds.write_text("[link_file]\nforce_download = { values = [0, 1] }\n", encoding="utf-8")
+    phrases.write_text('[remove_file]\ndo = ["scrap {template_id}"]\n', encoding="utf-8")
+    part = ("--operations", "inspect*", "--kinds", str(kinds), "--phrases", str(phrases))
+    forged(str(spec), tmp_path / "tasks.jsonl", *part, num_tasks=5)
+    notes = [line for line in capsys.readouterr().err.splitlines() if "passed over" in line]
+    assert [note.rpartition(": ")[2] for note in notes] == [
+        "link_file.force_download",
+        "remove_file",
+    ]
+    for file, text, told in (
+        (
+            kinds,
+            '[link_file]\nforced = "integer"\n',
+            "forced: there is no such parameter",
+        ),
+        (phrases, '[mow]\ndo = ["mow"]\n', "mow: there is no such function"),
+        (phrases, '[remove_file]\ndo = ["scrap {bed}"]\n', "no parameter bed"),
+    ):
+        was = file.read_text(encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
+        words = ["forge", "--api", str(spec), *part, "--output", str(tmp_path / "other")]
+        assert main(words) == 2
+        assert told in capsys.readouterr().err
+        file.write_text(was, encoding="utf-8")
+
+
+def test_an_open_value_takes_the_place_of_the_noun_in_your_phrase(tmp_path: Path) -> None:
+    spec, phrases = tmp_path / "api.json", tmp_path / "own.toml"
+    spec.write_text(json.dumps(LINK_TOOLS), encoding="utf-8")
+    phrases.write_text('[link_file]\ndo = ["scan the file {template_id}"]\n', encoding="utf-8")
+    only = ("--phrases", str(phrases), "--category", "clarify")
+    tasks = forged(str(spec), tmp_path / "tasks.jsonl", *only, num_tasks=40)
+    text = " ".join(map(text_of, tasks)).lower()
+    assert re.search(r"scan (?:a|my|one of the) \w+", text)
+    assert "scan the file" not in text
+
+
+def test_no_request_to_decline_is_for_a_copy_of_what_can_be_had() -> None:
+    rows = [row for part in word_table("outside").values() for row in part]
+    wishes = re.compile(r"\b(?:backup|back up|cop(?:y|ies) of|save|download|keep a)\b.*\{x\}")
+    asked = [text for row in rows for text in split_phrases(row["requests"])]
+    assert not [text for text in asked if wishes.search(text)]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import re
 import shutil
 import signal
 import sys
@@ -263,6 +264,15 @@ def apportion_tasks(num_tasks: int, weights: Mapping[str, float]) -> dict[str, i
 
 
 AT_ONCE = 64  # tasks that a process of several may be ahead
+OBJECT_SAID = "says an object as Python writes it"
+_OBJECT = re.compile(r"\b[A-Z]\w*\(\w+=['\"\d\[{(]|<[\w.]+ object at 0x|\ue010")
+
+
+def text_fault(texts: Iterable[str]) -> str | None:
+    """Return why what a user says is no person's text; None where it may be one."""
+    return OBJECT_SAID if any(map(_OBJECT.search, texts)) else None
+
+
 REPEATED = "has the user texts of another task of the file"
 
 
@@ -320,7 +330,8 @@ class ForgeRun:
             made = self._source.reworded(drawn)
             thrown.update(made.thrown_away)
             texts = digest("\n".join(made.user_texts))
-            fault = REPEATED if texts in self._seen else self._source.fault(made)
+            fault = text_fault(made.user_texts) or self._source.fault(made)
+            fault = REPEATED if texts in self._seen else fault
             if fault is None:
                 self._seen.add(texts)
                 entry = {**made.entry, "difficulty": made.difficulty}

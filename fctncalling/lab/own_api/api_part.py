@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -12,6 +13,8 @@ from typing import Any
 from fctncalling.data.types import FunctionDoc
 from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.specification.api import OwnApi, SpecificationError
+
+MOST_TOLD = 5  # names in one note
 
 
 def add_offer_arguments(parser: argparse._ActionsContainer) -> None:
@@ -48,13 +51,24 @@ def part_of_api(api: OwnApi, operations: Sequence[str] = (), tags: Sequence[str]
     if not kept:
         raise SpecificationError(f"{api.source}: no function is of both --operations and --tags")
     names, count = {doc.name for doc in kept}, len(api.functions) - len(kept)
+    rest = [doc for doc in api.functions if doc.name not in names]
+    lacked = {doc.name: frozenset(doc.parameters.get("properties", ())) for doc in rest}
     return replace(
         api,
         functions=kept,
         schemas={key: each for key, each in api.schemas.items() if key[0] in names},
         origins={name: each for name, each in api.origins.items() if name in names},
         left_out={**api.left_out, **({"not chosen": count} if count else {})},
+        not_chosen={**api.not_chosen, **lacked},
     )
+
+
+def tell_passed_over(file: str, names: Collection[str]) -> None:
+    """Tell which tables of a file are of functions that a chosen part of the API lacks."""
+    if names:
+        first, more = sorted(names)[:MOST_TOLD], len(names) - MOST_TOLD
+        told = ", ".join(first) + (f" and {more} more" if more > 0 else "")
+        print(f"note: {file}: passed over, not of the chosen functions: {told}", file=sys.stderr)
 
 
 def _names(doc: FunctionDoc, origin: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,8 @@ _IRREGULAR = {"person": "people", "child": "children", "man": "men", "woman": "w
 _SINGULAR = {plural: singular for singular, plural in _IRREGULAR.items()} | {"calories": "calorie"}
 _NO_PLURAL = {"news", "series", "status", "address", "bus", "class", "information", "equipment"}
 _SAME_IN_BOTH = {*"news series information equipment stock money cash mph percent".split()}
-_VOWEL = r"(?i:(?!u[ns]i|us[ae]|eu|one\b|u[ks]\b|uuid)[aeiou]|hour|honest)"
+_AS_YOU = r"u[ns]i|us[ae]|eu|one\b|u[ks]\b|uuid|ur[il]s?\b"  # vowels said as consonants
+_VOWEL = rf"(?i:(?!{_AS_YOU})[aeiou]|hour|honest)"
 _BASES = {"returns": "return", "does": "do", "has": "have", "is": "be", "goes": "go"}
 _WITH_ES = ("sses", "shes", "ches", "xes", "zzes", "oes")
 
@@ -71,12 +72,22 @@ def with_article(noun: str) -> str:
 # a capital one at the beginning of a sentence alone: "Serie A in 2012"; a value may be quoted, or
 # marked by a character of private use
 _A = re.compile(rf"(?<!\d )\b(a|(?:^|(?<=[.?!] ))A) (?=[\ue000'\"“]{{0,2}}{_VOWEL})")
-_AN = re.compile(r"\b([Aa])n (?=[bcdfgjklmnpqrstvwxyzBCDFGJKLMNPQRSTVWXYZ][a-z])")
+_AN = re.compile(
+    r"\b([Aa])n (?=[bcdfgjklmnpqrstvwxyzBCDFGJKLMNPQRSTVWXYZ][a-z]"
+    r"|(?i:users?|unique|uuid|ur[il]s?|one|european)\b)"
+)
+_AS_WRITTEN = "\ue010"
+_ARTICLE = re.compile(r"\b([Aa]n?)(?= [A-Za-z])")
 
 
 def correct_articles(text: str) -> str:
     """Return a text with "an" before vowels, and "a" before other letters."""
-    return _AN.sub(r"\1 ", _A.sub(r"\1n ", text))
+    return _AN.sub(r"\1 ", _A.sub(r"\1n ", text)).replace(_AS_WRITTEN, "")
+
+
+def with_articles_as_written(text: str) -> str:
+    """Return a text whose articles before words of its own are marked, not to be corrected."""
+    return _ARTICLE.sub(rf"\1{_AS_WRITTEN}", text)
 
 
 def base_verb(word: str) -> str:

@@ -37,6 +37,7 @@ from fctncalling.specification.api import OwnApi
 
 OTHER_MIGHT_DO = "another function might do"
 FEW_FUNCTIONS = 30
+FEW_OWN_PHRASES = 4  # of a function, for one to be held out
 
 
 @dataclass(frozen=True, eq=False)  # what is found of it once is kept by its identity
@@ -106,7 +107,7 @@ def askable_api(
     return AskableApi(
         api,
         words,
-        {name: split_held_out_frames(frames)[held_out] for name, frames in every.items()},
+        {name: frames_of_part(frames, held_out=held_out) for name, frames in every.items()},
         {name: acts_of_function(each) for name, each in words.items()},
         offers,
         _unasked(words) | offers.too_long(),
@@ -122,6 +123,20 @@ def frames_of_api(
     """Return all phrases of each function, to learn from and held out, the user's own first."""
     own = {name: [f for f in own_phrases.get(name, ()) if not f.says] for name in words}
     return {name: with_own_frames(frames_of_function(words[name]), own[name]) for name in words}
+
+
+def frames_of_part(frames: Sequence[RequestFrame], *, held_out: bool) -> list[RequestFrame]:
+    """Return the phrases of the part that is made: of the user's own an eighth is held out too.
+
+    Where these are few, all are learned from; beside ours they are in no held-out task.
+    """
+    own = [frame for frame in frames if frame.source == "file"]
+    ours = [frame for frame in frames if frame.source != "file"]
+    if len(own) < FEW_OWN_PHRASES:
+        its = [] if held_out and ours else own
+    else:
+        its = split_held_out_frames(own)[held_out]
+    return [*its, *(split_held_out_frames(ours)[held_out] if ours else ())]
 
 
 def _unasked(words: Mapping[str, FunctionWords]) -> dict[str, str]:

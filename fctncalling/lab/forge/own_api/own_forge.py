@@ -42,7 +42,7 @@ from fctncalling.lab.own_api.kinds.value_tables import library_versions
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.frames import read_phrases, write_phrases
 
-OWN_VERSION = 11
+OWN_VERSION = 12
 """Raised where the same seed gives other tasks than before."""
 
 
@@ -220,6 +220,9 @@ def own_runs(args: argparse.Namespace) -> Iterator[tuple[OwnApiSource, ForgeRun,
         raise InputError(f"{args.api}: nothing can be asked for: {first[0]}: {first[1]}")
     for line in _told(askable):
         print(line, file=sys.stderr)
+    for name, frames in phrases.items():
+        if not any(frame.function == name for frame in frames):
+            print(f"note: --phrases: {name}: no line is left: ours are used", file=sys.stderr)
     if args.write_phrases:
         write_phrases(args.write_phrases, frames_of_api(askable.words, phrases))
         print(f"phrases: {args.write_phrases}", file=sys.stderr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fctncalling.checkers.clarify import is_mentioned
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.drawn_call import (
+    OTHER_MIGHT_DO,
     AskableApi,
     DrawnCall,
     RequestDraft,
@@ -151,6 +152,8 @@ def _other_act(api: AskableApi, rng: Random) -> RequestDraft:
     act = rng.choice(others)
     mood = rng.choice([mood for mood in act.phrases if _usable(act, mood)])
     phrase = rng.choice(_usable(act, mood))
+    if _looks(api) and _HAD.search(phrase):
+        raise NoTaskDrawn(OTHER_MIGHT_DO)  # what can be had can be copied and kept
     text = _said_of_thing(api, words, phrase, mood, rng)
     return RequestDraft(text, [], source=f"not {act.name}", about=words.doc.name)
 
@@ -168,6 +171,7 @@ def _looks(api: AskableApi) -> bool:
 
 
 _LOOKS = frozenset("get show list find search tell look check".split())
+_HAD = re.compile(r"\b(?:cop(?:y|ies)|back(?:ed)? up|backup|save|download|keep)\b")
 _OF_THINGS = frozenset({"end", "make", "send", "give", "start", "pay", "approve", "extend"})
 
 
@@ -342,6 +346,8 @@ def listed_values_draft(
         beside = [name for name in first.arguments if name not in frame.parameters]
         names = [*beside, *(frame.parameters if len(frame.parameters) == 1 else ())]
         names = [name for name in names if words.kinds[name].kind in _LISTABLE]
+        clauses = words.clauses  # of which each may be of one value alone
+        names = [n for n in names if any("{}" in text for text in clauses.get(n, ("{}",)))]
     if not names:
         raise NoTaskDrawn("no values that can be listed")
     name = rng.choice(names)
@@ -523,13 +529,25 @@ def missing_value_draft(api: AskableApi, rng: Random, function: str) -> RequestD
         texts = (f"my {noun}", with_article(noun), f"one of the {plural(noun)}")
         text = rng.choice(texts[1:] if words.method else texts)
         text = rng.choice((text, "somebody")) if person else text
-        frame = replace(frame, text=frame.text.replace(f"{{{missing}}}", text))
+        nouns = (noun, *words.thing_nouns()) if frame.source == "file" else ()
+        own = {word for each in nouns for word in each.split(" ")}
+        frame = replace(frame, text=_in_slot(frame.text, missing, text, own))
     else:
         frame = draw_frame(api, call, rng, without=missing)
     question = request_text([said_call(words, frame, said, rng)], rng)
     if is_mentioned(call.arguments[missing], question):
         raise NoTaskDrawn("says what it leaves open")
     return RequestDraft(question, [call], [frame], missing=missing)
+
+
+def _in_slot(phrase: str, slot: str, text: str, nouns: Collection[str]) -> str:
+    """Return a phrase with a noun in a slot, in place of the user's noun in front of it."""
+    if not nouns:
+        return phrase.replace(f"{{{slot}}}", text)
+    named = "|".join(map(re.escape, sorted(nouns)))
+    article = r"\b(?:the|my|our|this|an?) "
+    told = rf"(?:{article})?(?:\b(?:{named}) )+|{article}(?:[\w-]+ )?"
+    return re.sub(rf"(?:{told})?\{{{slot}\}}", lambda _: text, phrase)
 
 
 def can_be_missing(kind: ArgumentKind) -> bool:

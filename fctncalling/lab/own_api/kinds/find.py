@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fctncalling.lab.own_api.api_part import tell_passed_over
 from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind, KindTable
 from fctncalling.lab.own_api.kinds.clues import name_words
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
@@ -29,7 +30,7 @@ def argument_kinds(api: OwnApi, overrides: Path | None = None) -> KindTable:
             found[function.name, name] = _searched(kind, function.name)
     found = with_scenario_values(_of_one_noun(_shared(found)), api.scenarios)
     found = with_fitting_texts(found, api)
-    return found if overrides is None else override_kinds(found, overrides)
+    return found if overrides is None else override_kinds(found, overrides, api.not_chosen)
 
 
 _NOT_SHARED = frozenset({"boolean", "array", "object", "one_of", "unknown", "client"})
@@ -114,22 +115,32 @@ _FIELDS = tuple(
 _LISTS = ("values", "examples")
 
 
-def override_kinds(kinds: KindTable, path: Path) -> KindTable:
+def override_kinds(
+    kinds: KindTable, path: Path, not_chosen: Mapping[str, Collection[str]] | None = None
+) -> KindTable:
     """Return kinds with those of a file in place; SpecificationError where one is not sound.
+
+    `not_chosen`: parameters by function that only the whole API has; they are passed over.
 
     `"*"` in place of a function means every function that has the parameter.
     """
-    found = dict(kinds)
+    found, lacked, passed_over = dict(kinds), not_chosen or {}, set[str]()
     for function, parameters in _read(path).items():
         if not isinstance(parameters, dict):
             raise SpecificationError(f"--kinds {path}: {function}: expected an object")
         for parameter, given in parameters.items():
             places = [key for key in kinds if key[1] == parameter and function in ("*", key[0])]
             where = f"--kinds {path}: {function}.{parameter}"
+            if not places and any(
+                parameter in its and function in ("*", name) for name, its in lacked.items()
+            ):
+                passed_over.add(f"{function}.{parameter}")
+                continue
             if not places:
                 raise SpecificationError(f"{where}: there is no such parameter")
             for place in places:
                 found[place] = _changed(found[place], given, where)
+    tell_passed_over(f"--kinds {path}", passed_over)
     return found
 
 

@@ -21,6 +21,7 @@ from fctncalling.lab.own_api.kinds.value_tables import value_table
 from fctncalling.lab.own_api.words.doc_sentence import first_sentence, known_verbs
 from fctncalling.lab.own_api.words.function_words import PEOPLE, FunctionWords
 from fctncalling.lab.own_api.words.spoken_values import (
+    WordedValue,
     enum_value_clauses,
     join_with_and,
     spoken_value,
@@ -40,13 +41,6 @@ _COUNTING = ("last ", "past ", "next ", "coming ")  # the last hour, not the las
 _ONE = re.compile(
     r"(?<![\w.,-])(1|one) (people|calories|inches|successes|[a-z]{2,}(?<!s)s)(?![\w])(?! (?:of|is))"
 )
-
-
-@dataclass(frozen=True)
-class WordedValue:
-    """Value in the words that a request has to say it in."""
-
-    text: str
 
 
 def own_clauses(
@@ -369,16 +363,17 @@ def clause_row_of(words: FunctionWords, name: str) -> ClauseRow | None:
 def verbatim_value(words: FunctionWords, name: str, value: Any, rng: Random) -> SaidValue:
     """Return one way to say a parameter's value beside the phrase."""
     kind = words.kinds[name]
+    is_worded = isinstance(value, WordedValue)  # which no table knows as a value
     if isinstance(value, bool):
         return SaidValue(*said_flag(words, name, value, rng))
     is_clear = words.method and (row := clause_row_of(words, name)) is not None and row.is_clear
     sort_of = _SORT_OF.match(kind.description.lower()) if kind.kind == "enum" else None
-    sort_of = None if is_clear else sort_of
+    sort_of = None if is_clear or is_worded else sort_of
     if sort_of and rng.random() < SORT_SHARE:
         form = rng.choice(("with a", "as a", "- a", "so that it is a"))
         form = f"{form} {{v}} {singular(sort_of[1])}{' -' if form == '- a' else ''}"
         return _filled(words, name, value, form, False, rng, "")
-    own = None if is_clear else _of_listed_value(kind, value, rng)
+    own = None if is_clear or is_worded else _of_listed_value(kind, value, rng)
     if own is not None:
         return own
     label = words.label(name)

@@ -11,11 +11,13 @@ import json
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from fctncalling.lab.own_api.api_part import tell_passed_over
+from fctncalling.lab.own_api.english import with_articles_as_written
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.doc_sentence import (
     EXPLAINED,
@@ -185,6 +187,7 @@ class RequestFrame:
     text: str
     source: str  # doc, act:NAME or file
     says: str = ""
+    is_users: bool = False  # written by the user
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
@@ -218,11 +221,11 @@ def with_own_frames(
 ) -> list[RequestFrame]:
     """Return our frames with the user's own before them.
 
-    A list that has any of ours was made of --write_phrases: what it lost of ours is left out, and
-    what it kept is as it was.
+    What a list lost of ours is left out, and what it kept is as it was; where all that it has is
+    the user's own, that alone is said. One without phrases leaves ours as they are.
     """
     known, listed = {frame.key for frame in ours}, {frame.key for frame in own}
-    kept = [frame for frame in ours if frame.key in listed] or ours
+    kept = [frame for frame in ours if frame.key in listed] if own else ours
     return [*(frame for frame in own if frame.key not in known), *kept]
 
 
@@ -301,7 +304,9 @@ def act_families(acts: Sequence[Act]) -> frozenset[str]:
 
 _HEAD = """\
 # Phrases for the functions of an API; unchanged, this file changes nothing. Lines that you remove
-# are not used, and lines of your own are said the more often. {parameter} is where a value of it
+# are not used, and lines of your own are said the more often; a function with lines of your own
+# alone is asked for in these alone, and one without any line in ours. Fewer than four lines of
+# your own are all learned from, of more some are for --held_out. {parameter} is where a value of it
 # stands; parameters that a phrase leaves out are said behind it. A number stands behind its noun
 # ("cancel {id}": "cancel booking 214"). do = orders, want = what follows "I'd like to", say =
 # statements, ask = questions without their mark. (find|list) is either word.
@@ -341,7 +346,15 @@ def read_phrases(
     parameters: dict[str, set[str]] = {doc.name: set() for doc in api.functions}
     for function, name in kinds:
         parameters[function].add(name)
-    return frames_of_tables(found, parameters, f"--phrases {path}")
+    where = f"--phrases {path}"
+    lacked = {name: table for name, table in found.items() if name in api.not_chosen}
+    frames_of_tables(lacked, api.not_chosen, where)  # as sound as the others
+    tell_passed_over(where, lacked)
+    chosen = {name: table for name, table in found.items() if name not in lacked}
+    return {
+        name: [replace(frame, is_users=True) for frame in frames]
+        for name, frames in frames_of_tables(chosen, parameters, where).items()
+    }
 
 
 def frames_of_tables(
@@ -387,7 +400,8 @@ def clauses_of_frames(frames: Sequence[RequestFrame]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for each in frames:
         if each.says:
-            found.setdefault(each.says, []).append(each.text)
+            text = with_articles_as_written(each.text) if each.is_users else each.text
+            found.setdefault(each.says, []).append(text)
     return found
 
 

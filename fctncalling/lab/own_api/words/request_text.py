@@ -9,7 +9,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from fctncalling.lab.own_api.english import correct_articles, plural
+from fctncalling.lab.own_api.english import correct_articles, plural, with_articles_as_written
 from fctncalling.lab.own_api.words.clauses import (
     SAID_TOGETHER_SHARE,
     SaidValue,
@@ -52,7 +52,7 @@ def said_call(
     words: FunctionWords, frame: RequestFrame, arguments: Mapping[str, Any], rng: Random
 ) -> SaidCall:
     """Return a call in words: what the frame has slots for within it, the rest behind it."""
-    text = frame.text
+    text = with_articles_as_written(frame.text) if frame.is_users else frame.text
     for name in frame.parameters:
         if words.clauses is not None and frame.source == "file" and not words.method:
             form = text.replace(f"{{{name}}}", "{}")

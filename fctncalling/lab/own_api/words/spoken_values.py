@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -16,6 +17,13 @@ from fctncalling.lab.own_api.kinds.value_tables import library, other_forms
 from fctncalling.lab.own_api.words.vocabulary import spaced_words, split_phrases, word_table
 
 HOURS = "twelve one two three four five six seven eight nine ten eleven".split()
+
+
+@dataclass(frozen=True)
+class WordedValue:
+    """Value in the words that a request has to say it in."""
+
+    text: str
 
 
 def spoken_date(day: datetime.date, rng: Random) -> str:
@@ -63,11 +71,24 @@ _WRITTEN_TOGETHER = re.compile(
 
 def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
     """Return a value as people write it; as it is where every other form would say less."""
+    if isinstance(value, WordedValue):
+        return value.text
     if isinstance(value, Mapping):
         return spoken_object(kind, value, rng)
     if isinstance(value, list):
         return _listed(kind, value, rng)
     return _said(kind, value, rng)
+
+
+def _said_plainly(value: Any) -> str:
+    """Return a value of no known kind, as it is: never as Python writes an object."""
+    if isinstance(value, WordedValue):
+        return value.text
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_said_plainly(each)}" for key, each in value.items())
+    if isinstance(value, list):
+        return enumerated([_said_plainly(each) for each in value])
+    return _plain(value)
 
 
 def _plain(value: Any) -> str:
@@ -261,7 +282,7 @@ def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
 def _listed(kind: ArgumentKind, value: list[Any], rng: Random) -> str:
     item = kind.item
     texts = [
-        _plain(each)
+        _said_plainly(each)
         if item is None or (isinstance(each, int | float) and not item.unit)
         else spoken_value(item, each, rng)
         for each in value
@@ -294,7 +315,7 @@ def spoken_object(kind: ArgumentKind, value: Mapping[str, Any], rng: Random) -> 
     parts: list[str] = []
     for name, each in value.items():
         of = keys.get(name)
-        text = spoken_value(of, each, rng) if of is not None else str(each)
+        text = spoken_value(of, each, rng) if of is not None else _said_plainly(each)
         parts.append(text if of is None or _needs_no_name(name, of) else _named(name, of, text))
     # "50667 Köln": a postcode stands before its city
     names = list(value)
