@@ -13,7 +13,6 @@ from fctncalling.lab.own_api.english import correct_articles, plural, with_artic
 from fctncalling.lab.own_api.words.clauses import (
     SAID_TOGETHER_SHARE,
     SaidValue,
-    WordedValue,
     own_clause,
     own_clauses,
     said_span,
@@ -25,7 +24,7 @@ from fctncalling.lab.own_api.words.clauses import (
 from fctncalling.lab.own_api.words.frames import MOODS, RequestFrame, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import said_values
-from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
+from fctncalling.lab.own_api.words.spoken_values import WordedValue, join_with_and, spoken_value
 from fctncalling.lab.own_api.words.vocabulary import register_table_phrases
 
 REGISTERS = ("plain", "plain", "polite", "terse", "chatty")
