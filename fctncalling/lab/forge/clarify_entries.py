@@ -56,10 +56,9 @@ from fctncalling.lab.forge.single_turn.tasks import (
 from fctncalling.lab.own_api.english import NUMBERS
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.value_tables import has_table, value_table
-from fctncalling.lab.own_api.words.clauses import WordedValue
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.request_text import request_text, said_call
-from fctncalling.lab.own_api.words.spoken_values import spoken_value
+from fctncalling.lab.own_api.words.spoken_values import WordedValue, spoken_value
 
 TOLD = "says elsewhere the value that it leaves open"
 UNEVEN = "speaks more of one candidate than of the other"

@@ -23,7 +23,6 @@ from fctncalling.lab.forge.own_api.drawn_call import (
 from fctncalling.lab.own_api.english import enumerated, plural, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import (
-    WordedValue,
     own_clauses,
     spoken_value_with_noun,
     verbatim_value,
@@ -41,7 +40,7 @@ from fctncalling.lab.own_api.words.request_text import (
     said_call,
     several_things,
 )
-from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
+from fctncalling.lab.own_api.words.spoken_values import WordedValue, join_with_and, spoken_value
 from fctncalling.lab.own_api.words.vocabulary import (
     register_table_phrases,
     spaced_words,
