@@ -1,4 +1,4 @@
-"""Values by place (--critic places): what the run's other episodes earned from there.
+"""Values by place (--critic places): mean return of the run's other episodes from that place.
 
 `info["place"]` says how many calls of the truth are to come and whether the episode is on its path,
 so V drops at the very call that was wrong, without a network. An advantage is r + V' - V; where few
@@ -36,7 +36,7 @@ NOBODY: Counts = (0.0, 0.0, 0.0)
 
 
 class PlaceValues(ValueSource):
-    """Source of values by place: a memory of rewards to go, an episode's own left out.
+    """Value table by place: decayed returns to go, leaving out the episode that is estimated.
 
     Episodes have one voice at each place. Those that the truth began (`EpisodeRecord.start`) and
     those of the policy alone have cells apart, each with up to `LENT` voices of the other. Where
@@ -81,7 +81,7 @@ class PlaceValues(ValueSource):
     def learn(
         self, experience: Experience, of_critic: Tensor, config: TrainConfig
     ) -> dict[str, float]:
-        """Remember what the episodes earned, as what came before fades; return metrics."""
+        """Add the episodes' returns to the decayed table; return metrics."""
         voices = list(_voices(experience, config))
         faded = {
             cell: tuple(FADE * each for each in counts)
@@ -119,7 +119,7 @@ def _num_actions(record: EpisodeRecord) -> int:
 
 
 def _cells(record: EpisodeRecord) -> list[Cell]:
-    """Return the cell of each action and of the end; none where not every action has a place."""
+    """Return the table cell of each action and of the end; none if any action lacks a place."""
     started = bool(getattr(record, "start", 0))
     named = len(record.places) in (_num_actions(record), _num_actions(record) + 1)
     return [(*place, started) for place in record.places] if named else []

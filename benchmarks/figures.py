@@ -32,7 +32,7 @@ class Figure(NamedTuple):
 
     @property
     def bound(self) -> str:
-        """Bound in words, and whether it is missed; empty where there is none."""
+        """Bound in words, with "missed" if the value is beyond it; empty without a bound."""
         bounds = {"at least": self.at_least, "at most": self.at_most}
         words = [f"{side} {bound:g}" for side, bound in bounds.items() if bound is not None]
         return ", ".join(words if self.met else [*words, "missed"])
@@ -54,7 +54,7 @@ def add_json_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def write_figures(file: Path | None, **figures: Any) -> None:
-    """Write figures as JSON, with the machine and the versions of libraries; None: nothing."""
+    """Write figures, machine and library versions as JSON; with file None write no file."""
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"machine": machine(), **figures}, indent=1, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""HTTP client: requests with a deadline each, bounded answers, repetitions of what failed."""
+"""HTTP client: requests with deadlines, bounded answers and retries."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Reply(NamedTuple):
         return self.status in TRANSIENT or self.status >= 500
 
     def json(self) -> Any:
-        """Return the JSON value; ValueError or RecursionError where the data is none."""
+        """Return the JSON value; raises ValueError or RecursionError for invalid data."""
         return json.loads(self.data)
 
 

@@ -100,7 +100,7 @@ class Stage:
         return text
 
     def _counted(self) -> str:
-        """Return what is done of how much; extra rounds of a collection go beyond that."""
+        """Return "done of total"; extra rounds of a collection may exceed the total."""
         return f"{self._done} of {self._total}" if self._done <= self._total else f"{self._done}"
 
     def _keep_showing(self) -> None:

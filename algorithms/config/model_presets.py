@@ -1,4 +1,4 @@
-"""Starting values by model size: what --preset fills in where the command line says nothing.
+"""Default settings by model size, as --preset fills them in; flags on the command line win.
 
 The project's own runs are of models of 0.5 million parameters. These values are conventional ones
 for pretrained instruction models, not tuned here: watch the first updates, and change what the

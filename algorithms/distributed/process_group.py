@@ -73,7 +73,7 @@ class ProcessGroup:
         microbatches: Sequence[T],
         run_pass: Callable[[T], tuple[Tensor, Tensor]],  # -> (indices into N, their figures)
     ) -> None:
-        """Fill figures, on every rank, with those of a pass over each microbatch.
+        """Fill arrays on every rank with the values that all ranks computed for their microbatches.
 
         A rank with fewer of them repeats a pass and drops its result (see shard_items).
         """

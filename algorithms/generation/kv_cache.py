@@ -131,7 +131,7 @@ class KVCache:
         self.lengths[row], self.begins[row] = 0, 0
 
     def swap_rows(self, one: int, other: int) -> None:
-        """Swap two rows; what an empty one holds is not kept."""
+        """Swap two rows; the contents of empty rows are dropped."""
         # Only what is held is copied: rows are as long as the longest sequence ever was.
         here, there = self.lengths[one], self.lengths[other]
         for buffer in (self.keys, self.values.transpose(-1, -2)):
@@ -279,7 +279,7 @@ class KVCache:
         return block.unpad(read.transpose(1, 2)).flatten(1)
 
     def _products(self, layer: int, block: PackedTokens, queries: Tensor, mask: Tensor) -> Tensor:
-        """Return what queries (n x heads, r, size) read, alike.
+        """Return the attention outputs of queries (n x heads, r, size), in the same shape.
 
         R of one row and kept head are one product.
         """

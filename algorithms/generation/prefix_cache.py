@@ -101,7 +101,7 @@ class SharedPrefixKVCache(KVCache):
         self._groups = None
 
     def swap_rows(self, one: int, other: int) -> None:
-        """Swap two rows; what an empty one holds is not kept."""
+        """Swap two rows; the contents of empty rows are dropped."""
         super().swap_rows(one, other)
         prompts = self._prompt_of
         prompts[one], prompts[other] = prompts[other], prompts[one]
@@ -190,7 +190,7 @@ class SharedPrefixKVCache(KVCache):
         )
 
     def _products(self, layer: int, block: PackedTokens, queries: Tensor, mask: Tensor) -> Tensor:
-        """Return what queries (n x heads, r, size) read, alike.
+        """Return the attention outputs of queries (n x heads, r, size), in the same shape.
 
         R of one row and kept head are one product.
         """

@@ -53,7 +53,7 @@ class MessageShape(NamedTuple):
 
 
 class MessageRenderer:
-    """Renderer of messages by a chat template; what the template takes is found by probes.
+    """Renderer of messages by a chat template, with the template's abilities found by probing it.
 
     - `takes_tools`: it shows tools, handed to it as `tools`, under another name, or in the system
       message.
@@ -166,7 +166,7 @@ class MessageRenderer:
         return text
 
     def tail_of_text(self, messages: Sequence[Message], *, prompt: bool = True) -> str:
-        """Return what the template writes behind an assistant's text that messages follow.
+        """Return the text that the template writes after an answer, before the next message.
 
         Results come as user messages where it does not take what follows them.
         """
@@ -185,7 +185,7 @@ class MessageRenderer:
     def tail_of_calls(
         self, calls: Message, messages: Sequence[Message], stops: Sequence[str]
     ) -> str:
-        """Return what the template writes behind an assistant's calls that messages follow.
+        """Return the text that the template writes after the calls, before the next message.
 
         calls: their message, no text of it spelling one of the stops; they end at the first stop.
         """
@@ -221,7 +221,7 @@ class MessageRenderer:
         return text[start : min(ends, default=len(text))]
 
     def answer_header(self) -> str:
-        """Return what the template writes between the generation prompt and an answer's text.
+        """Return the text that the template writes between the generation prompt and the answer.
 
         "" where the prompt opens an answer otherwise than the history does.
         """
@@ -232,7 +232,7 @@ class MessageRenderer:
     def shows(
         self, messages: Sequence[Message], needle: str, tools: list[Any] | None = None
     ) -> bool:
-        """Whether a text stands in what the template writes for messages."""
+        """Return whether the rendered messages contain a text."""
         try:
             return needle in self.render(messages, tools)
         except TemplateRefusal:
@@ -292,7 +292,7 @@ class MessageRenderer:
 def _in_system_message(
     messages: Sequence[Message], tools: list[Any], *, as_text: bool
 ) -> list[Message]:
-    """Return messages whose first, the system's, carries the tools."""
+    """Return messages with the tools written into the system message."""
     shown = json.dumps(tools, ensure_ascii=False) if as_text else tools
     if not messages or messages[0]["role"] != "system":
         messages = [{"role": "system", "content": ""}, *messages]
@@ -315,7 +315,7 @@ def tool(content: str) -> Message:
 
 
 def _header_end(prompt: str, text: str) -> int:
-    """Return where the header of an answer ends, in a text that the prompt may open otherwise.
+    """Return the index at which the header of an answer ends in a rendered text.
 
     As with a thought: what both share ends behind a mark or a line, never within one.
     """

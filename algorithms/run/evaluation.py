@@ -191,7 +191,7 @@ def curve_title(folder: Path) -> str:
 
 
 def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict[str, Any]:
-    """Return the rates of one category, or (not whole) of all whose name starts with it.
+    """Return the rates of one category, or with whole=False of all categories with that prefix.
 
     "" stands for all.
     """

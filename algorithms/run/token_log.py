@@ -200,7 +200,7 @@ def _update_arrays(
     reasons: Sequence[str | None],
     numbers: Numbers,
 ) -> dict[str, Any]:
-    """Return the arrays of what the update knows of its own tokens, NaN for the others."""
+    """Return the update's per-token arrays, NaN at tokens that were not trained."""
     in_update = np.array([bool(numbers) and reason is None for reason in reasons], dtype=np.bool_)
     row = np.repeat(np.arange(len(rows)), [len(each.ids) for each in rows])
     learned = acted & in_update[row_episode][row]
@@ -358,7 +358,7 @@ def _of_whole_actions(advantages: Tensor, loss_mask: Tensor, action: Tensor) -> 
 
 
 def _clip_states(ratio: Tensor, advantages: Tensor, config: TrainConfig) -> Tensor:
-    """Return 1 where the ratio's clipping stops the gradient above, -1 below, else 0, (N,)."""
+    """Return 1 at ratios clipped above, -1 at ratios clipped below, else 0, (N,)."""
     above = (advantages > 0) & (ratio > 1.0 + config.clip_high)
     if config.dual_clip is not None:
         above |= (advantages < 0) & (ratio > config.dual_clip)

@@ -175,7 +175,7 @@ def _ngrams(words: Sequence[str], length: int) -> Iterable[tuple[str, ...]]:
 
 
 def recurring_share(tasks: Iterable[Task]) -> float:
-    """Return the share of sentences that stood in an earlier task, their values taken out."""
+    """Return the share of sentences that repeat an earlier task's, with values masked."""
     seen, recurring, total = set[str](), 0, 0
     for task in tasks:
         sentences = list(masked_sentences(task))
@@ -245,7 +245,7 @@ def docs_of(tasks: Iterable[Task]) -> list[str]:
 
 
 def told_apart(mine: Sequence[str], others: Sequence[str]) -> Discrimination | None:
-    """Return how two sides are told apart, what both have left out; None where too few are left."""
+    """Return how well a classifier separates two sides; None if too few texts differ."""
     both = {*mine} & {*others}
     ours, theirs = ([t for t in dict.fromkeys(side) if t not in both] for side in (mine, others))
     return discriminate(ours, theirs) if min(len(ours), len(theirs)) >= MIN_TEXTS else None

@@ -119,7 +119,7 @@ def written(render: Renderer, calls: list[Call], thought: str = "") -> Iterator[
 
 
 def common_start(prompt: str, whole: str) -> int:
-    """Return where two renderings diverge, before a mark that both began."""
+    """Return the index at which two renderings diverge, before a mark that both began."""
     pairs = enumerate(zip(prompt, whole, strict=False))
     size = next((index for index, (left, right) in pairs if left != right), len(prompt))
     start = max(whole.rfind(mark, 0, size) for mark in "<[")
@@ -164,7 +164,7 @@ def try_template(path: Path) -> Reading:
 
 
 def holds(text: str, calls: list[Call]) -> bool:
-    """Whether a text contains the calls' names as often as they are called."""
+    """Return whether a text contains each call's name as often as it is called."""
     return all(text.count(call.name) >= 1 for call in calls)
 
 

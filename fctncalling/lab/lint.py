@@ -96,7 +96,7 @@ class Linter:
         self._ids = set[str]()
 
     def lint(self, paths: Iterable[Path]) -> list[HealthCheck]:
-        """Return the findings on all tasks; InputError where they are none, or cannot be read."""
+        """Return the findings on all tasks; raises InputError for unreadable or missing tasks."""
         try:
             found = [finding for path in paths for finding in self.findings(path)]
         except LookupError as error:

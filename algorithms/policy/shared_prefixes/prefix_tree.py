@@ -24,7 +24,7 @@ Ids = NDArray[np.int64]
 
 
 class Segment(NamedTuple):
-    """Segment of a prefix tree: tokens [start, end), then those of its descendants."""
+    """Segment of a prefix tree: tokens [start, end), followed by the tokens of its descendants."""
 
     start: int
     end: int
@@ -49,7 +49,7 @@ class PrefixTree(NamedTuple):
         )
 
     def subtree_ends(self) -> Tensor:
-        """Return where the subtree of each token ends, (U,), on the CPU.
+        """Return the end index of each token's subtree, (U,), on the CPU.
 
         The token is attended to from itself up to there.
         """

@@ -89,7 +89,7 @@ def probe_that_fits(minutes: float, rough: ProbeTimes, spent_s: float) -> tuple[
 
 
 def estimate_text(minutes: float, rough: ProbeTimes, probe: tuple[int, int] | None) -> str:
-    """Return what a timed pass says, as lines for a terminal: of the probe, and of the minutes."""
+    """Return the estimate of a timed pass as lines for a terminal: probe and least minutes."""
     step, least = BATCH * rough.demonstration, rough.least_minutes
     line = f"about {step:.1f} s a step of {BATCH} tasks, {rough.answer:.1f} s an answer: "
     if probe is not None:
@@ -255,7 +255,7 @@ def reinforcement_learning_flags(updates: int, episodes: int) -> list[str]:
 def read_probe_times(
     run_folder: Path | None, cost: StageCost, rough: ProbeTimes, num_held_out: int
 ) -> ProbeTimes:
-    """Return what a probe measured, with rough times in place of what it did not reach."""
+    """Return a probe's measured times, with rough times for the stages that it did not reach."""
     timings: list[dict[str, Any]] = []
     if run_folder is not None and (file := run_folder / "timings.jsonl").exists():
         timings = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

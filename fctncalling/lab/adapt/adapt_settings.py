@@ -1,4 +1,4 @@
-"""AdaptSettings: what one adaptation is asked for."""
+"""AdaptSettings: settings of one adaptation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Report of an adaptation: what the model does before and after, and whether it may be shipped."""
+"""Report of an adaptation: success before and after, and whether the model may be shipped."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class AdaptReport:
         return last[0] / max(1, last[1]) > first[0] / max(1, first[1])
 
     def kept_line(self) -> str:
-        """Return what model/ holds, as one line that agrees with the gate."""
+        """Return one line on the model that was kept, consistent with the gate."""
         name = self._ends()[1]
         if self.gate().may_ship:
             but = "" if self.is_better else f", though {NOT_BETTER}"

@@ -1,4 +1,4 @@
-"""Stages: each in a process of its own, finished when its folder has its final name.
+"""Stages of an adaptation: one process each, finished once its folder has its final name.
 
 A stage works in `.NAME.part`; what it ends with is renamed to NAME. A killed command leaves the
 part, and the stage's own command goes on from it. The process ends with this one.
@@ -89,7 +89,7 @@ class Stages:
         return final
 
     def reopen(self, name: str) -> None:
-        """Take a finished stage for unfinished: the next command goes on with it."""
+        """Mark a finished stage as unfinished, so that the next command goes on with it."""
         self.path(name).rename(self.folder / f".{name}.part")
         del self.costs[name]
 
@@ -167,7 +167,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def _end_with(parent: int) -> None:
-    """Let this process be killed when its parent dies: what goes on must not meet it (Linux)."""
+    """Kill this process when its parent dies, so that a resumed command never meets it (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""Timed pass: what a step and an answer of a model take here, about, before anything is trained."""
+"""Timed pass: rough seconds of a training step and of an answer, measured before training."""
 
 from __future__ import annotations
 

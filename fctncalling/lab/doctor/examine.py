@@ -55,7 +55,7 @@ class ExaminationResult:
 
 
 def examine(wanted: ExaminationSettings) -> ExaminationResult:
-    """Return everything that can be said of a model; nothing of it raises."""
+    """Return all findings on a model; never raises."""
     found = ExaminationResult()
     with _quietly():
         _examine(wanted, found)
@@ -144,7 +144,7 @@ def _weights(
     tasks: Sequence[Task],
     context: int | None,
 ) -> Iterator[HealthCheck]:
-    """Yield what is found once the weights are loaded; stops where they are of no use."""
+    """Yield the findings on loaded weights; stops if they are unusable."""
     from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
 
     wanted.on_stage("loading the weights")
@@ -276,7 +276,7 @@ def weight_findings(model: Any, missing: Iterable[str]) -> Iterator[HealthCheck]
 
 
 def memory_finding(model: Any) -> HealthCheck:
-    """Return what weights and optimiser take; activations and caches come on top."""
+    """Return the memory of weights and optimiser, without activations and caches."""
     count = sum(each.numel() for each in model.parameters())
     weights = sum(each.numel() * each.element_size() for each in model.parameters())
     rank = LORA_RANK * sum(sum(each.shape) for each in model.parameters() if each.dim() == 2)

@@ -1,4 +1,4 @@
-"""Diagnosis of an answer: what differs from the truth, and the answer near it that passes."""
+"""Diagnosis of an answer: its differences from the truth, and a near answer that passes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _paired(
 def _arguments(
     task: Task, doc: FunctionDoc, call: Call, oracle: Call, accepted: Mapping[str, Any]
 ) -> Iterator[tuple[CallDifference, str, Any]]:
-    """Yield what is wrong with each argument, and the value that would have passed."""
+    """Yield the fault of each wrong argument, and a value that would have passed."""
     documented = doc.parameters.get("properties", {})
     required = doc.parameters.get("required", ())
     for parameter in dict.fromkeys((*call.arguments, *accepted, *required)):

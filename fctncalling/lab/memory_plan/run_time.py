@@ -111,7 +111,7 @@ class RunTime(NamedTuple):
         return tuple(stages)
 
     def _playing(self, episodes: int, answer: float) -> float:
-        """Return the time of episodes whose answers have so many tokens together."""
+        """Return the time of episodes with a given number of answer tokens in total."""
         config, sizes = self.config, self.sizes
         read = self._tokens(episodes, self.lengths.context, self.lengths.shared)
         steps = answer * -(-episodes // config.n_rollout_threads)
@@ -126,7 +126,7 @@ class RunTime(NamedTuple):
         return OVERHEAD * (BACKWARD + self.config.gradient_checkpointing) * reading
 
     def _tokens(self, rows: int, length: float, shared: float) -> float:
-        """Return the tokens of rows, those that they begin with counted once where it is done."""
+        """Return the tokens of rows, counting shared prefixes once if they are computed once."""
         shared = min(shared, length) if self.config.share_prefixes else 0.0
         return rows * (length - shared) + shared
 

@@ -1,4 +1,4 @@
-"""Headline of a page: what came of the episodes, counted by category, as one sentence."""
+"""Headline of a page: one sentence on the results of its episodes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def headline(run: LoadedRun, tally: Tally) -> str:
 
 
 def episodes_headline(tally: Tally) -> str:
-    """Return what came of the episodes in one sentence."""
+    """Return the results of the episodes in one sentence."""
     total = {name: sum(count[name] for count in tally.values()) for name in _COUNTS}
     valid = total["episodes"] - total["invalid"]
     words = f"{total['success']} of {total['judged']} episodes right"

@@ -1,4 +1,4 @@
-"""Kind of one parameter, by what is the strongest evidence of it.
+"""Kind of one parameter, by the strongest evidence for it.
 
 In this order: enum and const, structure, number, format, what a client sets, a standard's words,
 examples, default, pattern, description, name.

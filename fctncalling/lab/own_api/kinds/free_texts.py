@@ -41,7 +41,7 @@ def with_fitting_texts(kinds: KindTable, api: OwnApi) -> KindTable:
 
 
 def thing_of_function(name: str, path: str) -> str:
-    """Return the noun of what a function is about: "station" of /stations; "" for none."""
+    """Return the noun of a function's path or name: "station" of /stations; "" for none."""
     parts = [name_words(part) for part in path.split("/") if part and "{" not in part]
     for words in (*parts[::-1], name_words(name)):
         kept = [word for word in words.split() if word not in _NO_NOUNS]

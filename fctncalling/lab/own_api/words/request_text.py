@@ -1,4 +1,4 @@
-"""Request texts: a phrase, its clauses, its wrapping and what stands around it."""
+"""Request texts: a phrase, its clauses, greetings and remarks."""
 
 from __future__ import annotations
 
