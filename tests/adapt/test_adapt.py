@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 from stub_endpoint import endpoint
 
+from fctncalling.algorithms.run.run_lock import lock_for_file
+from fctncalling.cli.command import main
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.adapt.adapt_plan import (
     BATCH,
@@ -554,6 +556,18 @@ def test_other_flags_and_foreign_folders_are_refused_in_one_line(
     (tmp_path / "mine" / "thesis.txt").touch()
     with pytest.raises(AdaptError, match="other files"):
         replace(settings, output=tmp_path / "mine").keep()
+
+
+def test_a_folder_in_which_another_command_works_is_left_alone(tmp_path: Path, capsys: Any) -> None:
+    planned_tasks(tmp_path)
+    settings = settings_of(tmp_path)
+    before = sorted(settings.output.rglob("*"))
+    lock = lock_for_file(settings.output)
+    words = ["adapt", settings.spec, "--model", str(settings.model), "--seed", "7"]
+    assert main([*words, "--output", str(settings.output)]) == 2
+    assert "out is in use by process" in capsys.readouterr().err
+    assert sorted(settings.output.rglob("*")) == before
+    lock.release(remove=True)
 
 
 def adapt(folder: Path, *flags: str, **more: Any) -> subprocess.Popen[str]:

@@ -18,10 +18,13 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from fctncalling.algorithms.run.run_lock import RunLockedError, lock_for_file
 from fctncalling.cli.shared.parser import (
     add_flag,
     add_json_switch,
@@ -75,11 +78,12 @@ def run(args: argparse.Namespace) -> int:
     """Adapt or measure; return 0, 1 for a model not to be shipped, 2 with one line, 130."""
     try:
         settings = _settings(args)
-        if args.plan:
-            Adaptation(settings).make_plan()
-            return 0
-        report = _evaluate(settings) if settings.evaluate else _adapt(settings)
-    except (AdaptError, TaskError, OSError) as error:
+        with _locked(settings.output):
+            if args.plan:
+                Adaptation(settings).make_plan()
+                return 0
+            report = _evaluate(settings) if settings.evaluate else _adapt(settings)
+    except (AdaptError, RunLockedError, TaskError, OSError) as error:
         return print_error(error)
     except ModuleNotFoundError as error:
         return print_error(missing_training_message("adapt", error))
@@ -93,6 +97,17 @@ def run(args: argparse.Namespace) -> int:
     if model.is_dir() and gate.kind != "no":
         print(f"next: vllm serve {shlex.quote(str(model))}", file=sys.stderr)
     return 0 if gate.may_ship else 1
+
+
+@contextmanager
+def _locked(output: Path) -> Iterator[None]:
+    """Keep other processes out of an output folder; RunLockedError if one is at work there."""
+    output.resolve().parent.mkdir(parents=True, exist_ok=True)
+    lock = lock_for_file(output)
+    try:
+        yield
+    finally:
+        lock.release(remove=True)
 
 
 def _settings(args: argparse.Namespace) -> AdaptSettings:
