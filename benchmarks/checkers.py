@@ -166,7 +166,7 @@ def whole_process(python: str, data_dir: Path, work: Path, rounds: int) -> Figur
     official = [
         python,
         str(HERE / "peers/official_checkers.py"),
-        "score",
+        "evaluate",
         str(results),
         str(theirs),
         *SINGLE_TURN,

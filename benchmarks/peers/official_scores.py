@@ -51,7 +51,7 @@ def evaluate(official: str, data_dir: Path, work: Path) -> dict[str, Any]:
     results, ours = work / "result", work / "ours"
     theirs = [
         official,
-        str(HERE / "official_evaluator.py"),
+        str(HERE / "official_checkers.py"),
         "evaluate",
         str(results),
         str(work / "official"),
@@ -122,7 +122,7 @@ def version_3(
             name = f"BFCL_v3_{V3_NAMES.get(category, category)}_score.json"
             (scores / model).mkdir(parents=True, exist_ok=True)
             (scores / model / name).write_text(json.dumps(_lines(path)[0]) + "\n", encoding="utf-8")
-    command = [official, str(HERE / "official_evaluator.py"), "aggregate", str(scores)]
+    command = [official, str(HERE / "official_checkers.py"), "aggregate", str(scores)]
     _run(command, {**os.environ, "PYTHONPATH": str(package)})
     for (table, column), name in V3_COLUMNS.items():
         rows = _rows(scores / f"data_{table}.csv")
