@@ -158,7 +158,7 @@ def serve(result_dir: str) -> None:
 
     answers: dict = {}
     for number, line in enumerate(sys.stdin):
-        category = line.strip()
+        category = json.loads(line)
         if category not in answers:
             [path] = Path(result_dir).rglob(f"BFCL_v4_{category}_result.json")
             results = {
