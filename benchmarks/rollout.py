@@ -157,7 +157,7 @@ def profile(work: Callable[[], object]) -> None:
 
 
 class SlowTool(gymnasium.Wrapper[str, str, str, str]):
-    """Every step waits a while for a tool; the environment does not say that it is quick."""
+    """Wrapper that waits for a slow tool in every step, without the metadata of a fast one."""
 
     def __init__(self, env: Any, seconds: float) -> None:
         super().__init__(env)

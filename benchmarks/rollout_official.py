@@ -51,7 +51,7 @@ class RolloutCost(NamedTuple):
 
 
 def official(options: argparse.Namespace) -> list[Figure]:
-    """Measure what rollouts with the prefix tree take of those without."""
+    """Measure the cost of rollouts with the prefix tree over those without."""
     tasks = tasks_of(options.data_dir)
     model, template = random_llama(**SHAPE), _template(tasks)
     rounds = []

@@ -1,4 +1,4 @@
-"""Costs of a token and of weights, and what many processes would take by them.
+"""Measured costs of a token and of weights, and a simulation of many processes.
 
 `python benchmarks/scaling.py --json FILE` measures what docs/scaling.md simulates from. CPU seconds
 are the least of several rounds: they hold on a machine that others use.
@@ -97,7 +97,7 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 400) -> TokenCosts:
 
 
 class Job(NamedTuple):
-    """Job that is simulated: assumed, but for what is published of a Qwen2.5-7B and an H100."""
+    """Simulated job: assumptions, and published figures of Qwen2.5-7B and an H100."""
 
     parameters: float = 7.6e9  # published
     outside: float = 1.09e9  # of these in no layer: embedding and output layer, gathered in fp32
@@ -175,7 +175,7 @@ def share_times(count: int, number: int, slots: int) -> tuple[float, float]:
 
 
 def gathering() -> list[Figure]:
-    """Measure what FSDP's gathering of whole weights for a rollout in bf16 costs two processes.
+    """Measure the cost of FSDP's gathering of weights in bf16 for a rollout, in two processes.
 
     Before: all weights in fp32, then a copy of the layers' in bf16. After: these in bf16 alone.
     """

@@ -14,7 +14,7 @@ from job_runs import JobRun, job_parser, run_job
 
 
 def figures(run: JobRun) -> dict[str, Any]:
-    """Return what is kept of a run: success on held-out questions by the episodes played, costs."""
+    """Return a run's figures: success on held-out questions by episodes played, and costs."""
     episodes = {line["update"]: line["episodes"] for line in run.metrics if "episodes" in line}
 
     def held_out(rate: str) -> list[tuple[int, float]]:

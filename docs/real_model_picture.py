@@ -78,7 +78,7 @@ def right_by_turn(answers: Sequence[Answer]) -> list[float]:
 
 
 def explained_variance(turn: str) -> list[float]:
-    """Return what the critic explains of returns that it has not seen, by update.
+    """Return the critic's explained variance on unseen returns, by update.
 
     The first is that of the warm-up's folds. turn: "/turn_1" and so on; "": of all turns.
     """
@@ -90,7 +90,7 @@ def explained_variance(turn: str) -> list[float]:
 
 
 def draw_multi_turn() -> None:
-    """Draw the turns that are right, what the critic explains, by turn, and credit's cosines."""
+    """Draw right turns, the critic's explained variance by turn, and cosines of credit."""
     methods = dict.fromkeys(re.sub(SEED, "", row) for row in MULTI_TURN_ROWS)
     colours = dict(zip(methods, plt.rcParams["axes.prop_cycle"].by_key()["color"], strict=False))
     figure, ((forged, official), (critic, credit)) = plt.subplots(2, 2, figsize=(10, 7.5))

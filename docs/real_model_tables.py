@@ -102,7 +102,7 @@ def shares_table(
 
 
 def pairs_table(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return a row for each pair of models: what changed on calls and on irrelevance."""
+    """Return a row for each pair of models: changes on calls and on irrelevance."""
     rows = [
         [
             f"`{before}` -> `{after}`",

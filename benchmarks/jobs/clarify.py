@@ -24,7 +24,7 @@ SUCCESS = "eval/greedy_success_rate"
 
 
 def figures(run: JobRun) -> dict[str, Any]:
-    """Return what is kept of a run: (before, after) of each rate, and points of the updates.
+    """Return a run's figures: (before, after) of each rate, and points of the updates.
 
     A point: update, success, share of episodes with a question where one is needed, and where not.
     """

@@ -35,7 +35,7 @@ PANELS = {
 
 
 def figures(run: JobRun) -> dict[str, Any]:
-    """Return what is kept of a run: success on held-out tasks (before, after), and in training."""
+    """Return a run's figures: success on held-out tasks (before, after), and in training."""
     return {
         "variant": run.arm,
         "seed": run.seed,

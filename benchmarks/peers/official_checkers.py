@@ -394,7 +394,7 @@ def handler_classes() -> dict:
 
 
 def decoders(path: str) -> None:
-    """Write what the package's decoders read in the answers of tests/support/decoder_vectors.json.
+    """Decode the answers of tests/support/decoder_vectors.json by every class; write the results.
 
     [index, calls, call strings] of each answer, by class; answers in which a class reads neither
     are left out.

@@ -56,7 +56,7 @@ def task_entries(
 
 
 def task_entry(draw: VocabularyDraw, category: str, length: TaskLength) -> Entry:
-    """Draw an entry without id; RejectedDraw where it does not fit the split."""
+    """Draw an entry without id; RejectedDraw if it does not fit the split."""
     if category.startswith("multi_turn"):
         return multi_turn_task(draw, category, length)
     return single_turn_task(draw, category)

@@ -55,7 +55,7 @@ class NewModel(NamedTuple):
 
 
 class ModelMaker(NamedTuple):
-    """Recipe of a model: where it starts, and the lessons of (template, number of tasks, seed)."""
+    """Recipe of a model: its start, and the lessons of (template, number of tasks, seed)."""
 
     start: NewModel | Path  # Path: the folder of a model that is fitted further
     lessons: Callable[[ChatTemplate, int, int], Iterator[Lesson]]
