@@ -15,8 +15,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the shared parts lie there
 
-from job_runs import JobRun, job_parser, run_job
 from pictures import goal, save, seeds, spread, subplots
+from tool_jobs import JobRun, job_parser, run_job
 
 VARIANTS: dict[str, dict[str, str]] = {
     "team": {},
