@@ -51,4 +51,4 @@ docs: $(INSTALLED)
 	@echo 'Open site/index.html'
 
 warm-start: $(INSTALLED)
-	$(BIN)/python -m fctncalling.lab.embedded.make_model --tokenizer data/embedded/model
+	$(BIN)/python -m fctncalling.lab.embedded.make_model

@@ -18,7 +18,6 @@ if a bound is missed; AssertionError where the two disagree on an accuracy.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import resource
@@ -31,7 +30,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from figures import Figure, add_json_flag, report
+from figures import Figure, benchmark_parser, report
+from harness import LineProcess
 
 from fctncalling.checkers.leaderboard import LIVE, MULTI_TURN, NON_LIVE
 from fctncalling.cli.shared.task_finder import TaskIndex, category_folder, iter_category_tasks
@@ -75,28 +75,6 @@ def write_results(data_dir: Path, root: Path) -> dict[str, list[tuple[Task, Any]
     return answers
 
 
-class Official:
-    """Process of the official checkers."""
-
-    def __init__(self, python: str, results: Path) -> None:
-        command = [python, str(HERE / "peers/official_checkers.py"), "serve", str(results)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
-
-    def __call__(self, category: str) -> tuple[float, int]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(category + "\n")
-        self._process.stdin.flush()
-        seconds, valid = json.loads(self._process.stdout.readline())
-        return seconds, valid
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
-
-
 def ours(answers: list[tuple[Task, Any]]) -> tuple[float, int]:
     """Return CPU seconds and the number of valid answers."""
     start = time.process_time()
@@ -121,15 +99,16 @@ def ours_again(answers: list[tuple[Task, Any]]) -> tuple[float, int]:
 
 
 def by_category(
-    official: Official, answers: dict[str, list[tuple[Task, Any]]], rounds: int
+    official: LineProcess, answers: dict[str, list[tuple[Task, Any]]], rounds: int
 ) -> Iterator[Figure]:
     """Measure each category, and yield the extremes of each group."""
     ratios: dict[str, list[tuple[float, float]]] = {group: [] for group in GROUPS}
     for category, listed in answers.items():
-        official(category)  # warm
+        official.ask(category)  # warm
         ours(listed)
         turns = [
-            (official(category), ours_at_first(listed), ours_again(listed)) for _ in range(rounds)
+            (official.ask(category), ours_at_first(listed), ours_again(listed))
+            for _ in range(rounds)
         ]
         valid = {side[1] for side in turns[0]}
         assert len(valid) == 1, f"{category}: official, ours, ours again: {valid} valid"
@@ -163,7 +142,7 @@ def whole_process(python: str, data_dir: Path, work: Path, rounds: int) -> Figur
     official = [
         python,
         str(HERE / "peers/official_checkers.py"),
-        "score",
+        "evaluate",
         str(results),
         str(theirs),
         *SINGLE_TURN,
@@ -200,29 +179,21 @@ def compared(theirs: Path, own: Path) -> Iterator[tuple[str, str, str]]:
 
 def main() -> int:
     """Measure, print, and return 1 if a target is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__)
     parser.add_argument(
         "--official", required=True, help="Python of the official package's virtual environment"
     )
     parser.add_argument("--data_dir", type=Path, required=True, help="folder of BFCL task files")
     parser.add_argument("--category", nargs="+", help="measure these only")
     parser.add_argument("--rounds", type=int, default=5, help="both sides take this many turns")
-    add_json_flag(parser)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         TaskIndex(args.data_dir)  # its long-context tables go before those elsewhere
         answers = write_results(args.data_dir, Path(folder) / "result")
-        official = Official(args.official, Path(folder) / "result")
-        figures = list(
-            by_category(
-                official,
-                {k: v for k, v in answers.items() if k in (args.category or answers)},
-                args.rounds,
-            )
-        )
-        official.close()
+        chosen = {k: v for k, v in answers.items() if k in (args.category or answers)}
+        command = [args.official, HERE / "peers/official_checkers.py", "serve"]
+        with LineProcess([*command, Path(folder) / "result"]) as official:
+            figures = list(by_category(official, chosen, args.rounds))
         if not args.category:
             figures.append(whole_process(args.official, args.data_dir, Path(folder), args.rounds))
     return report(figures, args.json)

@@ -7,15 +7,14 @@ shared machine's speed drifts. Prints a table; exits 1 if a target is missed.
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 
-from figures import Figure, add_json_flag, report
+from figures import Figure, benchmark_parser, report
+from harness import LineProcess
 
 from fctncalling.envs.tools.python_executor import PythonExecutor
 
@@ -31,41 +30,10 @@ for line in sys.stdin:
     os.read(reader, 64)
     os.close(reader)
     os.waitpid(pid, 0)
-    sys.stdout.write("done\\n")
+    sys.stdout.write("1\\n")
     sys.stdout.flush()
 """
 SNIPPET = "print(1+1)"
-
-
-class Floor:
-    """Process that measures the floors, without the benchmark's threads and memory."""
-
-    def __init__(self) -> None:
-        environment = {
-            "OPENBLAS_NUM_THREADS": "1",
-            "OMP_NUM_THREADS": "1",
-            "PATH": os.environ.get("PATH", ""),
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", FLOOR_PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-            env=environment,
-        )
-        self()
-
-    def __call__(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
-        self._process.stdout.readline()
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -75,7 +43,7 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def many(action: Callable[[], None], times: int) -> None:
+def many(action: Callable[[], object], times: int) -> None:
     """Do one thing several times."""
     for _ in range(times):
         action()
@@ -103,7 +71,7 @@ def fresh_interpreter(numpy: bool) -> None:
     subprocess.run([sys.executable, "-I", "-c", code], check=True, capture_output=True)
 
 
-def latency(rounds: int, executor: PythonExecutor, floor: Floor) -> list[Figure]:
+def latency(rounds: int, executor: PythonExecutor, floor: Callable[[], object]) -> list[Figure]:
     """Measure single calls."""
     with PythonExecutor(layers=("rlimits",), allow_degraded=True) as open_executor:
         times = interleaved(
@@ -138,7 +106,7 @@ def latency(rounds: int, executor: PythonExecutor, floor: Floor) -> list[Figure]
     ]
 
 
-def throughput(rounds: int, floor: Floor) -> Figure:
+def throughput(rounds: int, floor: Callable[[], object]) -> Figure:
     """Measure the rate of two concurrent calls as a share of one floor's rate."""
     batch = 20
     with PythonExecutor(num_executors=2) as executor:
@@ -180,21 +148,24 @@ def boot(rounds: int) -> Figure:
 
 def main() -> int:
     """Measure, print, and return 1 if a target is missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     parser.add_argument(
         "--rounds", type=int, default=300, help="floor and subject take this many turns"
     )
-    add_json_flag(parser)
     options = parser.parse_args()
-    rounds, floor = options.rounds, Floor()
-    with PythonExecutor() as executor:
+    rounds = options.rounds
+    with (
+        LineProcess([sys.executable, "-c", FLOOR_PROGRAM]) as process,
+        PythonExecutor() as executor,
+    ):
+        floor = process.ask
+        floor()  # starts
         figures = [
             *latency(rounds, executor, floor),
             throughput(rounds, floor),
             *waiting(executor),
             boot(rounds),
         ]
-    floor.close()
     return report(figures, options.json)
 
 

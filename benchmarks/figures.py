@@ -46,11 +46,15 @@ def three_digits(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
-def add_json_flag(parser: argparse.ArgumentParser) -> None:
-    """Add `--json FILE` to a benchmark's flags."""
+def benchmark_parser(description: str | None) -> argparse.ArgumentParser:
+    """Make the parser of a benchmark, with the flag `--json FILE`."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--json", type=Path, help="write the figures, the machine and the libraries to this file"
     )
+    return parser
 
 
 def write_figures(file: Path | None, **figures: Any) -> None:

@@ -1,4 +1,4 @@
-"""Where a GPU's time goes, in at most five minutes: `python benchmarks/gpu.py`.
+"""Profile of a GPU in at most five minutes: `python benchmarks/gpu.py`.
 
 It needs torch, transformers and peft, no network and no weights: a model of Qwen2.5-1.5B's shape is
 made on the spot. The section `round` needs gymnasium and jsonschema, too. Each figure is one JSON

@@ -28,9 +28,10 @@ from typing import Any
 
 import gymnasium
 import torch
-from figures import Figure, add_json_flag, report
+from figures import Figure, benchmark_parser, report
+from harness import cpu_seconds, random_llama
 from rollout_official import official
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer
 
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
@@ -52,22 +53,8 @@ NUM_EPISODES = 800
 
 def build(hidden: int, layers: int, vocabulary: int) -> Any:
     """Make a random model of the embedded model's kind."""
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=hidden,
-        intermediate_size=hidden * 13 // 6,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=NEVER,
-        pad_token_id=0,
-    )
-    model: Any = LlamaForCausalLM(config)
-    model.eval().generation_config.eos_token_id = NEVER
+    model = random_llama(hidden=hidden, layers=layers, vocabulary=vocabulary)
+    model.generation_config.eos_token_id = NEVER
     return model
 
 
@@ -158,13 +145,6 @@ def decoders(model: Any, options: argparse.Namespace) -> Iterator[Figure]:
             yield Figure(f"fused decoder, batch {batch}, {name}{note}", ratio)
 
 
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """Return the CPU time of one call."""
-    started = time.process_time()
-    work()
-    return time.process_time() - started
-
-
 def profile(work: Callable[[], object]) -> None:
     """Print a CPU profile of some work."""
     with torch.profiler.profile() as profiler:
@@ -177,7 +157,7 @@ def profile(work: Callable[[], object]) -> None:
 
 
 class SlowTool(gymnasium.Wrapper[str, str, str, str]):
-    """Every step waits a while for a tool; the environment does not say that it is quick."""
+    """Wrapper that waits for a slow tool in every step, without the metadata of a fast one."""
 
     def __init__(self, env: Any, seconds: float) -> None:
         super().__init__(env)
@@ -231,9 +211,7 @@ def slow_tools(rounds: int) -> Figure:
 
 def main() -> int:
     """Run the selected parts; return 1 if a target is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__)
     for name, default in (("hidden", 96), ("layers", 3), ("vocabulary", 1765), ("rounds", 9)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument(
@@ -255,7 +233,6 @@ def main() -> int:
         help="folder of BFCL task files (default: %(default)s)",
     )
     parser.add_argument("--official_rounds", type=int, default=2, help="(default: %(default)s)")
-    add_json_flag(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.official:

@@ -15,10 +15,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-import torch
 from figures import Figure
+from harness import random_llama
 from tqdm import tqdm
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine
@@ -31,6 +30,15 @@ from fctncalling.lab.embedded.tokenizer import train_tokenizer
 
 CLASS_SETS: dict[tuple[str, ...], int] = {("TradingBot",): 20, ("VehicleControlAPI",): 12}
 NUM_SLOTS, NEW_TOKENS, MAX_TOKENS, VOCABULARY = 16, 24, 8192, 1024
+SHAPE: dict[str, int] = {
+    "hidden": 192,
+    "intermediate_size": 512,
+    "layers": 10,
+    "heads": 3,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": MAX_TOKENS,
+    "vocabulary": VOCABULARY,
+}
 MOST = 0.4  # of the prefill tokens, and of the time, without the tree
 
 
@@ -43,9 +51,9 @@ class RolloutCost(NamedTuple):
 
 
 def official(options: argparse.Namespace) -> list[Figure]:
-    """Measure what rollouts with the prefix tree take of those without."""
+    """Measure the cost of rollouts with the prefix tree over those without."""
     tasks = tasks_of(options.data_dir)
-    model, template = _model(), _template(tasks)
+    model, template = random_llama(**SHAPE), _template(tasks)
     rounds = []
     for _ in tqdm(range(options.official_rounds), desc="rounds"):
         rounds.append([play(model, template, tasks, shares=shares) for shares in (True, False)])
@@ -88,24 +96,6 @@ def play(model: Any, template: ChatTemplate, tasks: Sequence[Task], *, shares: b
     episodes = collect(envs, engine, template, ids, max_episode_tokens=MAX_TOKENS)
     prefilled = engine.num_prompt_tokens - engine.num_shared_tokens
     return RolloutCost(prefilled, time.process_time() - started, episodes)
-
-
-def _model() -> Any:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=192,
-        intermediate_size=512,
-        num_hidden_layers=10,
-        num_attention_heads=3,
-        num_key_value_heads=1,
-        max_position_embeddings=MAX_TOKENS,
-        tie_word_embeddings=True,
-        pad_token_id=0,
-        bos_token_id=None,
-        eos_token_id=1,
-    )
-    return LlamaForCausalLM(config).eval()
 
 
 def _template(tasks: Sequence[Task]) -> ChatTemplate:

@@ -1,4 +1,4 @@
-"""Costs of a token and of weights, and what many processes would take by them.
+"""Measured costs of a token and of weights, and a simulation of many processes.
 
 `python benchmarks/scaling.py --json FILE` measures what docs/scaling.md simulates from. CPU seconds
 are the least of several rounds: they hold on a machine that others use.
@@ -6,7 +6,6 @@ are the least of several rounds: they hold on a machine that others use.
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import json
 import math
@@ -15,13 +14,13 @@ import pickle
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from figures import Figure, add_json_flag, report
+from figures import Figure, benchmark_parser, report
+from harness import cpu_seconds
 from rollout import build
 from torch import nn
 
@@ -39,9 +38,7 @@ SPREAD = 0.5  # of episodes' times, log-normal: assumed
 
 def main() -> int:
     """Measure every figure, and print the simulation."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_json_flag(parser)
-    options = parser.parse_args()
+    options = benchmark_parser(__doc__).parse_args()
     torch.set_num_threads(1)
     costs = episodes()
     simulation = [("", [f"{count:,}" for count in SIMULATED]), *simulate(costs)]
@@ -49,16 +46,6 @@ def main() -> int:
         print(f"{name:45}", *(f"{value:>9}" for value in values))
     figures = [Figure(name, value) for name, value in zip(COSTS, costs, strict=True)]
     return report([*figures, *gathering()], options.json, simulation=simulation)
-
-
-def least(work: Callable[[], Any], rounds: int = ROUNDS) -> float:
-    """Return the least CPU seconds of several runs of some work."""
-    times = []
-    for _ in range(rounds):
-        started = time.process_time()
-        work()
-        times.append(time.process_time() - started)
-    return min(times)
 
 
 class TokenCosts(NamedTuple):
@@ -100,7 +87,7 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 400) -> TokenCosts:
     held = tracemalloc.get_traced_memory()[0] / len(copies)
     tracemalloc.stop()
     unpacking, laying = (
-        1e6 * least(work) / num_episodes / num_tokens
+        1e6 * min(cpu_seconds(work) for _ in range(ROUNDS)) / num_episodes / num_tokens
         for work in (
             lambda: [pickle.loads(one) for one in data],
             lambda: build_experience(records, torch.device("cpu")),
@@ -110,7 +97,7 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 400) -> TokenCosts:
 
 
 class Job(NamedTuple):
-    """Job that is simulated: assumed, but for what is published of a Qwen2.5-7B and an H100."""
+    """Simulated job: assumptions, and published figures of Qwen2.5-7B and an H100."""
 
     parameters: float = 7.6e9  # published
     outside: float = 1.09e9  # of these in no layer: embedding and output layer, gathered in fp32
@@ -188,7 +175,7 @@ def share_times(count: int, number: int, slots: int) -> tuple[float, float]:
 
 
 def gathering() -> list[Figure]:
-    """Measure what FSDP's gathering of whole weights for a rollout in bf16 costs two processes.
+    """Measure the cost of FSDP's gathering of weights in bf16 for a rollout, in two processes.
 
     Before: all weights in fp32, then a copy of the layers' in bf16. After: these in bf16 alone.
     """

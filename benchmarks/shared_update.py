@@ -19,13 +19,13 @@ from typing import Any
 
 import torch
 from figures import Figure
-from peers.trl_peer import GROUP_SIZE, TRL
+from harness import random_ids, random_llama, token_episode
+from peers.trl_peer import GROUP_SIZE, trl_process, update_job
 from tqdm import tqdm
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.minibatches import Passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
@@ -59,46 +59,31 @@ def shared(options: argparse.Namespace) -> list[Figure]:
 
 def smol_model(num_layers: int) -> Any:
     """Make a random model of SmolLM-135M's shape: 135 million parameters with 30 layers."""
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=576,
+    return random_llama(
+        hidden=576,
         intermediate_size=1536,
-        num_hidden_layers=num_layers,
-        num_attention_heads=9,
+        layers=num_layers,
+        heads=9,
         num_key_value_heads=3,
         max_position_embeddings=2048,
-        tie_word_embeddings=True,
-        pad_token_id=0,
-        bos_token_id=None,
-        eos_token_id=1,
+        vocabulary=VOCABULARY,
     )
-    return LlamaForCausalLM(config).eval()
 
 
 def group(prompt: int, size: int = GROUP_SIZE, number: int = 0) -> list[EpisodeRecord]:
     """Make episodes of random tokens with one prompt and ANSWER acted tokens each."""
     generator = torch.Generator().manual_seed(number)
-
-    def tokens(count: int) -> list[int]:
-        return torch.randint(2, VOCABULARY, (count,), generator=generator).tolist()
-
-    opening, episodes = tokens(prompt), []
-    for member in range(size):
-        context, unknown = [False] * prompt, [0.0] * (prompt + ANSWER)
-        row = TokenRecord(
-            ids=opening + tokens(ANSWER),
-            acted=context + [True] * ANSWER,
-            ends_action=context + [False] * (ANSWER - 1) + [True],
-            rollout_logprobs=unknown,
-            rewards=[*unknown[:-1], float(member % 2)],
+    opening = random_ids(prompt, VOCABULARY, generator)
+    acted = [False] * prompt + [True] * ANSWER
+    return [
+        token_episode(
+            opening + random_ids(ANSWER, VOCABULARY, generator),
+            acted,
+            float(member % 2),
+            f"task_{number}",
         )
-        episodes.append(
-            EpisodeRecord(
-                f"task_{number}", "random", [row], terminated=True, episode_return=row.rewards[-1]
-            )
-        )
-    return episodes
+        for member in range(size)
+    ]
 
 
 def _times(policy: ActorCritic) -> list[Figure]:
@@ -177,22 +162,22 @@ def _beside_trl(policy: ActorCritic, python: Path) -> list[Figure]:
     rounds = []
     with tempfile.TemporaryDirectory() as folder:
         _save(policy.model, folder)
-        with TRL(
-            python, episodes, config, rows_a_pass=GROUP_SIZE, turns=3, model=Path(folder)
-        ) as trl:
+        job = update_job(episodes, config, rows_a_pass=GROUP_SIZE, turns=3, model=Path(folder))
+        with trl_process(python) as trl:
+            versions = trl.ask(job)
             for _ in tqdm(range(3), desc="rounds"):
                 spent = {}
                 for name, settings in ways.items():
                     generator, started = torch.Generator().manual_seed(0), time.process_time()
                     metrics = update(policy, optimisers, episodes, settings, generator)
                     spent[name] = time.process_time() - started
-                answer = trl.update()
+                answer = trl.ask("go")
                 ours, theirs = metrics["losses/policy_grad_norm"], answer["norms"][0]
                 print(f"gradient norm of the step: ours {ours:.6f}, TRL's {theirs:.6f}")
                 rounds.append({name: answer["cpu_s"] / spent[name] for name in ways})
     warm = rounds[1:]
     leads = {name: median(round_[name] for round_ in warm) for name in ways}
-    peer = f"TRL {trl.versions['trl']}'s GRPO over ours"
+    peer = f"TRL {versions['trl']}'s GRPO over ours"
     return [
         Figure(f"{peer} {name}", lead, LEAST_TRL_LEAD if name == "with shared prefixes" else None)
         for name, lead in leads.items()

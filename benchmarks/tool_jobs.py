@@ -1,11 +1,9 @@
-"""Learning of the jobs with tools in mid-generation: many seeds of one training command.
+"""Runs of an embedded job over arms and seeds, and those of the jobs with tools in mid-generation.
 
-`python benchmarks/tool_jobs.py --job calculator --seeds 10` does what `train_fctncalling.py
---env_name calculator` does once a seed, prints a table and writes runs.json, report.md and a figure
-into --output, with how often an episode succeeds whose first call failed. Finished runs are kept:
-the same command again goes on where the last one was stopped. `--set lora_r=8` sets more flags of
-the training command. `--keep` also writes the runs to results/kept/jobs, from which
-docs/evidence_tables.py makes the table of docs/evidence/results.md.
+`python benchmarks/tool_jobs.py --job calculator --seeds 10` does what `fctncalling train --env_name
+calculator` does once a seed and writes runs.json into --output. Finished runs are kept: the same
+command again goes on where the last one was stopped. `--keep` also writes the runs to
+results/kept/jobs, from which docs/evidence_tables.py makes the table of docs/evidence/results.md.
 """
 
 from __future__ import annotations
@@ -17,90 +15,85 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch
 import argparse
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple, Self
-
-from pictures import goal, save, seeds, spread, subplots
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "results/kept/jobs"
-FAILED = ("tool_error", "malformed", "unknown_function", "bad_arguments")
-GOAL = 0.95  # of held-out questions, which TRL's page reaches
 
 
-def main() -> None:
-    """Run the missing runs, then report on all."""
-    options = parsed()
-    runs: list[Run] = []
-    for algorithm in options.algorithms.split(","):
-        for seed in range(1, options.seeds + 1):
-            runs.append(Run.read(play(algorithm, seed, options), algorithm, seed))
-            print(
-                f"{algorithm} seed {seed}: {runs[-1].greedy[0][1]:.3f} -> "
-                f"{runs[-1].greedy[-1][1]:.3f}",
-                flush=True,
-            )
-    write_runs(runs, options.output, KEPT / f"{options.job}.json" if options.keep else None)
-    text = report(runs)
-    (options.output / "report.md").write_text(text, encoding="utf-8")
-    print(text)
-    draw(runs, options.output / f"{options.job}.png")
+class JobRun(NamedTuple):
+    """One finished run of `fctncalling train`."""
+
+    arm: str
+    seed: int
+    evaluation: dict[str, Any]  # evaluation.json
+    metrics: list[dict[str, Any]]  # lines of metrics.jsonl
+
+    def change(self, rate: str) -> tuple[float, float]:
+        """Return a rate on held-out tasks before and after, such as "greedy"."""
+        return self.evaluation["before"][rate], self.evaluation["after"][rate]
+
+    def curve(self, metric: str) -> list[tuple[int, float]]:
+        """Return (update, value) where the metric was measured."""
+        measured = [line for line in self.metrics if line.get(metric) is not None]
+        return [(line["update"], line[metric]) for line in measured]
 
 
-def parsed() -> argparse.Namespace:
-    """Parse the command line."""
+def job_parser(description: str | None, seeds: int) -> argparse.ArgumentParser:
+    """Make the parser of a job's benchmark."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--job", choices=("calculator", "python_math"), default="calculator")
-    parser.add_argument(
-        "--algorithms", default="TPPO", help="names, parted by commas (default TPPO)"
-    )
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--output", type=Path, help="folder (default: results/tool_jobs/JOB)")
-    parser.add_argument(
-        "--set",
-        nargs="*",
-        default=[],
-        metavar="NAME=VALUE",
-        help="more flags of the training command",
-    )
+    parser.add_argument("--seeds", type=int, default=seeds, help="number (default: %(default)s)")
+    parser.add_argument("--output", type=Path, help="folder (default: results/jobs/JOB)")
     parser.add_argument("--keep", action="store_true", help="write results/kept/jobs/JOB.json")
-    options = parser.parse_args()
-    options.output = options.output or ROOT / "results" / "tool_jobs" / options.job
-    options.output.mkdir(parents=True, exist_ok=True)
-    return options
+    return parser
 
 
-def write_runs(runs: Sequence[Any], folder: Path, kept: Path | None) -> None:
-    """Write runs (named tuples) to a folder's runs.json, and to the file that pages are made of."""
-    text = json.dumps([run._asdict() for run in runs], indent=1) + "\n"
-    for file in filter(None, (folder / "runs.json", kept)):
+def run_job(
+    job: str,
+    arms: Mapping[str, Mapping[str, Any]],
+    figures: Callable[[JobRun], dict[str, Any]],
+    options: argparse.Namespace,
+) -> tuple[Path, list[dict[str, Any]]]:
+    """Train each arm with each seed; write and return the figures of all runs, and the folder.
+
+    arms: name -> flags of the training command beside the job's own. Finished runs are left as they
+    are: the same command again goes on where the last one was stopped.
+    """
+    output = options.output or ROOT / "results/jobs" / job
+    rows = []
+    for run in _trained(job, arms, range(1, options.seeds + 1), output):
+        before, after = run.change("greedy")
+        print(f"{run.arm} seed {run.seed}: {before:.1%} -> {after:.1%} greedy", flush=True)
+        rows.append(figures(run))
+    text = json.dumps(rows, indent=1) + "\n"
+    for file in (output / "runs.json", *([KEPT / f"{job}.json"] if options.keep else [])):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
+    return output, rows
 
 
-def play(algorithm: str, seed: int, options: argparse.Namespace) -> Path:
-    """Train a run unless its folder exists; return the folder."""
-    results = options.output / f"seed_{seed:02d}"
-    settings = dict(pair.split("=", 1) for pair in options.set)
-    model = Path(settings.get("model_name_or_path", "embedded")).name
-    folder = results / options.job / model / "embedded" / algorithm
-    flags = {"env_name": options.job, "algorithm_name": algorithm, "seed": seed, **settings}
-    return trained(folder, results, flags)
+def _trained(
+    job: str, arms: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], output: Path
+) -> Iterator[JobRun]:
+    for arm, seed in product(arms, seeds):
+        results = output / arm / f"seed_{seed:02d}"
+        folder = results / job / "embedded" / "embedded" / "TPPO"
+        if not (folder / "evaluation.json").exists():
+            fixed = {"results_dir": results, "tensorboard": "false", "device": "cpu"}
+            flags = {**fixed, "env_name": job, "seed": seed, **arms[arm]}
+            _train(folder, [f"--{name}={value}" for name, value in flags.items()])
+        evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        yield JobRun(arm, seed, evaluation, [*map(json.loads, lines)])
 
 
-def trained(folder: Path, results: Path, flags: Mapping[str, Any]) -> Path:
-    """Train a run with these flags below `results` unless it exists; return its folder."""
-    if not (folder / "evaluation.json").exists():
-        fixed = {"results_dir": results, "tensorboard": "false", "device": "cpu"}
-        train(folder, [f"--{name}={value}" for name, value in {**fixed, **flags}.items()])
-    return folder
-
-
-def train(folder: Path, flags: list[str]) -> None:
+def _train(folder: Path, flags: list[str]) -> None:
     """Run the training command in this process and log its output."""
     from fctncalling.cli.train import main as train_fctncalling
 
@@ -113,150 +106,33 @@ def train(folder: Path, flags: list[str]) -> None:
     ):
         code = train_fctncalling(flags)
     if code:
-        raise SystemExit(
-            f"train_fctncalling.py {' '.join(flags)} ended with {code}; see {log.name}"
-        )
+        raise SystemExit(f"fctncalling train {' '.join(flags)} ended with {code}; see {log.name}")
 
 
-class Recovery(NamedTuple):
-    """Episodes of some updates in which the first call failed."""
+def figures(run: JobRun) -> dict[str, Any]:
+    """Return a run's figures: success on held-out questions by episodes played, and costs."""
+    episodes = {line["update"]: line["episodes"] for line in run.metrics if "episodes" in line}
 
-    updates: tuple[int, int]  # first and last
-    episodes: int  # all that were logged
-    failed: int  # of those, the ones whose first call failed
-    solved: int  # of those, the ones that succeeded nevertheless
+    def held_out(rate: str) -> list[tuple[int, float]]:
+        curve = run.curve(f"eval/{rate}_success_rate")
+        return [(episodes.get(update, 0), success) for update, success in curve]
 
-    @property
-    def rate(self) -> float | None:
-        """P(success | first call failed)."""
-        return self.solved / self.failed if self.failed else None
-
-
-class Run(NamedTuple):
-    """One training run."""
-
-    algorithm: str
-    seed: int
-    greedy: list[tuple[int, float]]  # (episodes played, greedy success on held-out questions)
-    sampled: list[tuple[int, float]]
-    training: list[tuple[int, float]]  # (update, success of its episodes)
-    cpu_seconds: float  # of training, evaluations apart
-    recoveries: list[Recovery]
-
-    @classmethod
-    def read(cls, folder: Path, algorithm: str, seed: int) -> Self:
-        """Read the run in a folder."""
-        lines = [
-            json.loads(line)
-            for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        ]
-        episodes = {0: 0} | {
-            line["update"]: line["episodes"] for line in lines if "episodes" in line
-        }
-        greedy, sampled = (
-            [(episodes[line["update"]], line[key]) for line in lines if line.get(key) is not None]
-            for key in ("eval/greedy_success_rate", "eval/sampled_success_rate")
-        )
-        training = [
-            (line["update"], line["env/success_rate"])
-            for line in lines
-            if "env/success_rate" in line
-        ]
-        evaluation = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-        return cls(
-            algorithm,
-            seed,
-            greedy,
-            sampled,
-            training,
-            evaluation["train_cpu_seconds"],
-            recoveries(folder),
-        )
+    return {
+        "algorithm": run.arm,
+        "seed": run.seed,
+        "greedy": held_out("greedy"),
+        "sampled": held_out("sampled"),
+        "training": run.curve("env/success_rate"),
+        "cpu_seconds": run.evaluation["train_cpu_seconds"],
+    }
 
 
-def recoveries(folder: Path, num_parts: int = 2) -> list[Recovery]:
-    """Count the recoveries in a run's logged training episodes, in equal parts."""
-    files = sorted((folder / "episodes").glob("train_*.jsonl"))
-    size = max(1, -(-len(files) // num_parts))
-    return [_recovery(files[start : start + size]) for start in range(0, len(files), size)]
-
-
-def _recovery(files: Sequence[Path]) -> Recovery:
-    episodes = failed = solved = 0
-    for file in files:
-        for line in file.read_text(encoding="utf-8").splitlines():
-            episode = json.loads(line)
-            if episode.get("invalid") or not episode.get("steps"):
-                continue
-            episodes += 1
-            if episode["steps"][0]["error"] in FAILED:
-                failed += 1
-                solved += bool(episode["success"])
-    numbers = [int(file.stem.removeprefix("train_")) for file in files]
-    return Recovery((numbers[0], numbers[-1]), episodes, failed, solved)
-
-
-def together(parts: Sequence[Recovery]) -> Recovery:
-    """Sum the recoveries of several runs over the same updates."""
-    _, *counts = zip(*parts, strict=True)
-    return Recovery(parts[0].updates, *map(sum, counts))
-
-
-def report(runs: Sequence[Run]) -> str:
-    """Format a Markdown report: a line per run, and recoveries after a failed first call."""
-    reached = sum(run.greedy[-1][1] >= GOAL for run in runs)
-    lines = [
-        f"Success on held-out questions; {reached} of {len(runs)} runs end at {GOAL:.0%} or more, "
-        "greedy.",
-        "",
-        "| algorithm | seed | greedy | sampled | episodes | CPU s | solved after a failed first "
-        "call, by halves |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for run in runs:
-        lines.append(
-            f"| {run.algorithm} | {run.seed} | {_change(run.greedy)} | {_change(run.sampled)} | "
-            f"{run.greedy[-1][0]} | {run.cpu_seconds:.0f} | "
-            f"{' -> '.join(map(_shown, run.recoveries))} |"
-        )
-    for name in dict.fromkeys(run.algorithm for run in runs):
-        halves = zip(*(run.recoveries for run in runs if run.algorithm == name), strict=True)
-        lines.append(
-            f"| {name} | all | | | | | {' -> '.join(_shown(together(half)) for half in halves)} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _change(curve: Sequence[tuple[int, float]]) -> str:
-    return f"{100 * curve[0][1]:.1f} -> {curve[-1][1]:.1%}"
-
-
-def _shown(part: Recovery) -> str:
-    return f"{part.solved}/{part.failed}" + ("" if part.rate is None else f" = {part.rate:.0%}")
-
-
-def draw(runs: Sequence[Run], path: Path) -> None:
-    """Draw the success of each algorithm's runs, on held-out questions and in training."""
-    figure, (left, right) = subplots(1, 2, size=(10, 4.4))
-    algorithms = list(dict.fromkeys(run.algorithm for run in runs))
-    for number, name in enumerate(algorithms):
-        group = [run for run in runs if run.algorithm == name]
-        for axes, curves in (
-            (left, [run.greedy for run in group]),
-            (right, [run.training for run in group]),
-        ):
-            across = [at for at, _ in curves[0]]
-            rows = [[success for _, success in curve] for curve in curves]
-            spread(axes, across, rows, f"C{number}", name)
-    goal(left, GOAL, f"goal: {GOAL:.0%}")
-    left.set(title="Held-out questions, greedy", xlabel="training episodes", ylabel="success")
-    right.set(title="Training episodes, sampled", xlabel="update")
-    if len(algorithms) > 1:
-        right.legend(loc="lower right")
-    count = len({run.seed for run in runs})
-    model = "model of 0.4 M weights"
-    figure.suptitle(f"{path.stem} job, {model}, {', '.join(algorithms)}, {seeds(count)}")
-    save(figure, path)
+def main() -> None:
+    """Run the missing runs, and write the figures of all."""
+    parser = job_parser(__doc__, seeds=10)
+    parser.add_argument("--job", choices=("calculator", "python_math"), default="calculator")
+    options = parser.parse_args()
+    run_job(options.job, {"TPPO": {}}, figures, options)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ worst case, and misses the bound.
 Beside TRL, both start from the same collected tokens of embedded tasks, their masks and rewards,
 and end with new weights: log-probabilities before the update, advantages in groups, one epoch of as
 many clipped AdamW steps. Ours is the whole of `update`, metrics included; TRL's is its trainer's
-own loop (see peers/trl_update.py), without what it spends on receiving the rows. That both learn
+own loop (see peers/trl_side.py), without what it spends on receiving the rows. That both learn
 the same is shown first: one step on the whole batch has one gradient norm.
 
 What --shared measures, shared_update.py says.
@@ -32,18 +32,16 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch
 import argparse
 import copy
 import dataclasses
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
-from figures import Figure, add_json_flag, report
-from peers.trl_peer import GROUP_SIZE, TRL, embedded_batch
+from figures import Figure, benchmark_parser, report
+from harness import cpu_seconds, random_ids, random_llama, token_episode
+from peers.trl_peer import GROUP_SIZE, embedded_batch, trl_process, update_job
 from shared_update import shared
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import FIELDS, EpisodeRecord, TokenRecord
@@ -55,43 +53,14 @@ MOST_GROWTH, LEAST_SAVING, LEAST_LEAD = 1.3, 4.0, 1.3
 STEPS = (2, 4, 8, 16)
 
 
-def model(hidden: int, layers: int, vocabulary: int) -> Any:
-    """Make a random model of the embedded model's kind."""
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=hidden,
-        intermediate_size=hidden * 13 // 6,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-        pad_token_id=0,
-        bos_token_id=None,
-        eos_token_id=1,
-    )
-    return LlamaForCausalLM(config).eval()
-
-
 def episode(
     number: int, num_steps: int, context: int, action: int, vocabulary: int
 ) -> EpisodeRecord:
     """Make an episode of random tokens: in each step context, then an action."""
-    generator = torch.Generator().manual_seed(number)
-    length = num_steps * (context + action)
-    place = torch.arange(length) % (context + action)
-    acted, ends = place >= context, place == context + action - 1
-    row = TokenRecord(
-        ids=torch.randint(2, vocabulary, (length,), generator=generator).tolist(),
-        acted=acted.tolist(),
-        ends_action=ends.tolist(),
-        rollout_logprobs=[0.0] * length,
-        rewards=[0.0] * (length - 1) + [float(number % 2)],
-    )
-    return EpisodeRecord(
-        f"task_{number // 8}", "random", [row], terminated=True, num_steps=num_steps
-    )
+    acted = ([False] * context + [True] * action) * num_steps
+    ids = random_ids(len(acted), vocabulary, torch.Generator().manual_seed(number))
+    reward = float(number % 2)
+    return token_episode(ids, acted, reward, f"task_{number // 8}", num_steps=num_steps)
 
 
 def one_row_a_step(record: EpisodeRecord) -> EpisodeRecord:
@@ -112,19 +81,18 @@ def seconds_of_update(
 ) -> float:
     """Return the CPU seconds of one whole update of a fresh copy of the policy."""
     policy = copy.deepcopy(policy)
-    optimisers = make_optimisers(policy, config)
-    started = time.process_time()
-    update(policy, optimisers, episodes, config, torch.Generator().manual_seed(0))
-    return time.process_time() - started
+    optimisers, generator = make_optimisers(policy, config), torch.Generator().manual_seed(0)
+    return cpu_seconds(lambda: update(policy, optimisers, episodes, config, generator))
 
 
 def growth(options: argparse.Namespace) -> list[Figure]:
     """Measure the cost of a token by number of steps, and of an episode in either form."""
-    policy = ActorCritic(model(options.hidden, options.layers, options.vocabulary))
+    sizes = {name: getattr(options, name) for name in ("hidden", "layers", "vocabulary")}
+    policy = ActorCritic(random_llama(**sizes))
     config = TrainConfig(target_kl=None)
-    sizes = (options.context, options.action, options.vocabulary)
+    parts = (options.context, options.action, options.vocabulary)
     forms = {
-        steps: [episode(number, steps, *sizes) for number in range(options.total_steps // steps)]
+        steps: [episode(number, steps, *parts) for number in range(options.total_steps // steps)]
         for steps in STEPS
     }
     ways = {
@@ -159,30 +127,32 @@ def beside_trl(options: argparse.Namespace) -> list[Figure]:
     episodes = embedded_batch(options.tasks)
     tokens = sum(len(episode.rows[0].ids) for episode in episodes)
     policy = ActorCritic.load(embedded_path("model"))
-    shared = {
-        "gamma": 1.0,
-        "entropy_coef": 0.0,
-        "target_kl": None,
-        "clip_low": 0.2,
-        "clip_high": 0.28,
-    }
     grpo = TrainConfig(
-        algorithm_name="GRPO", group_size=GROUP_SIZE, group_std=False, lr=1e-6, **shared
+        algorithm_name="GRPO",
+        group_size=GROUP_SIZE,
+        group_std=False,
+        lr=1e-6,
+        gamma=1.0,
+        entropy_coef=0.0,
+        target_kl=None,
+        clip_low=0.2,
+        clip_high=0.28,
     )
     rows = {"rows_a_pass": options.trl_rows}
     same_gradient(options.trl, policy, episodes, dataclasses.replace(grpo, num_mini_batch=1), rows)
     ways = {"GRPO": grpo, "TPPO": dataclasses.replace(grpo, algorithm_name="TPPO")}
     rounds = []
-    with TRL(options.trl, episodes, grpo, **rows, turns=options.rounds + 1) as trl:
+    with trl_process(options.trl) as trl:
+        versions = trl.ask(update_job(episodes, grpo, **rows, turns=options.rounds + 1))
         for _ in range(options.rounds + 1):
             spent = {
                 name: seconds_of_update(policy, episodes, config) for name, config in ways.items()
             }
-            rounds.append(spent | {"TRL": trl.update()["cpu_s"]})
+            rounds.append(spent | {"TRL": trl.ask("go")["cpu_s"]})
     rounds = rounds[1:]  # the first one warms
     speeds = {name: median(tokens / round_[name] for round_ in rounds) for name in ("TRL", *ways)}
     lead = median(round_["TRL"] / round_["GRPO"] for round_ in rounds)
-    peer = f"TRL {trl.versions['trl']}"
+    peer = f"TRL {versions['trl']}"
     return [
         Figure(f"tokens a CPU second, {peer}, GRPO", speeds["TRL"]),
         *(Figure(f"ours, {name}", speeds[name]) for name in ways),
@@ -203,17 +173,16 @@ def same_gradient(
         policy, make_optimisers(policy, config), episodes, config, torch.Generator().manual_seed(0)
     )
     ours = metrics["losses/policy_grad_norm"]
-    with TRL(python, episodes, config, **rows, turns=1) as trl:
-        (theirs,) = trl.update()["norms"]
+    with trl_process(python) as trl:
+        trl.ask(update_job(episodes, config, **rows, turns=1))
+        (theirs,) = trl.ask("go")["norms"]
     print(f"gradient norm of one step on the whole batch: ours {ours:.6f}, TRL's {theirs:.6f}")
     assert abs(ours - theirs) < 1e-3 * ours, "the two do not learn the same"
 
 
 def main() -> int:
     """Run the selected parts; return 1 if a target is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__)
     for name, default in (("hidden", 256), ("layers", 3), ("vocabulary", 1772), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--context", type=int, default=24, help="tokens read before each action")
@@ -232,7 +201,6 @@ def main() -> int:
     parser.add_argument(
         "--shared", action="store_true", help="measure what sharing prefixes saves instead"
     )
-    add_json_flag(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
     way = shared if options.shared else beside_trl if options.vs else growth

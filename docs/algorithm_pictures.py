@@ -26,7 +26,7 @@ COLOURS = {name: f"C{number}" for number, name in enumerate(ALGORITHMS)}
 
 
 def estimate(name: str) -> tuple[list[float], list[float]]:
-    """Return advantages and targets of the worked example, a number a token: the file's own."""
+    """Return advantages and targets of the worked example, a number a token."""
     episodes = Trajectories(
         torch.tensor(REWARDS, dtype=torch.float64),
         torch.tensor(VALUES, dtype=torch.float64),
@@ -42,7 +42,7 @@ def estimate(name: str) -> tuple[list[float], list[float]]:
 
 
 def draw_backup(path: Path) -> None:
-    """Draw the worked example token by token: what is added where time passes, and where not."""
+    """Draw the worked example token by token, with its discounts and targets."""
     pyplot = _pyplot()
     figure, axes = pyplot.subplots(figsize=(9, 4.2), layout="constrained")
     axes.set(xlim=(-1.5, 5.4), ylim=(-2.75, 1.3))

@@ -186,7 +186,7 @@ def measured(data_dir: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure the canaries where a folder is given, and write the page."""
+    """Write the page; with --canaries, measure the canaries first."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--canaries", type=Path, metavar="DATA_DIR")
     data_dir = parser.parse_args().canaries

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -26,6 +25,7 @@ import grades  # noqa: E402 - those of benchmarks/jobs
 import speedrun  # noqa: E402
 from measured_tables import TABLES as MEASURED  # noqa: E402
 from measured_tables import markdown_table  # noqa: E402
+from real_model_tables import TABLES as REAL_MODEL  # noqa: E402
 
 FORGED = KEPT / "forge"
 SINGLE_TURN = ("simple_python", "multiple", "parallel", "irrelevance")
@@ -170,7 +170,7 @@ def _read(file: str) -> Any:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    **runpy.run_path(str(DOCS / "real_model_tables.py"))["TABLES"],
+    **REAL_MODEL,
     **MEASURED,
     "main_job": main_job_table,
     "tool_jobs": tool_jobs_table,

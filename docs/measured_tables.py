@@ -1,4 +1,4 @@
-"""Tables of what benchmarks measured and compared, from the files that their `--json` wrote.
+"""Tables of benchmarks and comparisons, from the files of their flag `--json`.
 
 docs/evidence_tables.py puts them on the pages.
 """
@@ -44,7 +44,7 @@ def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def measured_table(*names: str) -> str:
-    """Return a row a figure of some files: value and, where any has one, bound."""
+    """Return a row a figure of some files: value and, if any has one, bound."""
     rows = [[f.name, three_digits(f.value), f.bound] for name in names for f in figures_of(name)]
     columns = 3 if any(row[2] for row in rows) else 2
     heads = ["figure", "measured", "bound"][:columns]
@@ -106,7 +106,7 @@ def scorers_table() -> str:
 
 
 def _agreement(strata: dict[str, Any], group: str) -> str:
-    """Return a group's agreement in %; 100 only where every answer agrees."""
+    """Return a group's agreement in %; 100 only if every answer agrees."""
     chosen = [stratum for name, stratum in strata.items() if name.startswith(f"{group}/")]
     count = sum(stratum["count"] for stratum in chosen)
     agreed = sum(round(stratum["agreement"] * stratum["count"]) for stratum in chosen)
@@ -114,7 +114,7 @@ def _agreement(strata: dict[str, Any], group: str) -> str:
 
 
 def credit_table() -> str:
-    """Return a column a trainer: what tool tokens do to its credit."""
+    """Return the effect of tool tokens on credit, a column a trainer."""
     heads, *rows = _read("conformance/others_credit")["rows"]
     return markdown_table(["", *(PEERS[name] for name in heads[1:])], rows)
 

@@ -27,7 +27,7 @@ Result=16.0<submit>
 
 
 def add(text: str) -> str:
-    """Add two whole numbers: a tool of one's own is a function from text to text."""
+    """Add two whole numbers: a user's tool is a function from text to text."""
     left, right = text.split("+")
     return str(int(left) + int(right))
 

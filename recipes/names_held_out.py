@@ -46,7 +46,7 @@ def is_held_out(name: str) -> bool:
 
 
 def likeness(task: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return what tasks of both halves have in common."""
+    """Return the properties in which tasks of both halves match."""
     category = task["id"].rsplit("_", 1)[0]
     return (category, *task["involved_classes"], len(task["question"]))
 
@@ -75,7 +75,7 @@ def by_hash(tasks: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def evenly(tasks: Iterable[Mapping[str, Any]], number: int) -> list[dict[str, Any]]:
-    """Return tasks without a held-out name, as many of each API, each with a number of its own."""
+    """Return renumbered tasks without a held-out name, equally many of each API."""
     of_api: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for task in by_hash(tasks):
         if not any(map(is_held_out, names(task))):

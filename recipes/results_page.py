@@ -66,7 +66,7 @@ def read_answers(path: Path) -> Answers:
 
 
 def request_of(task: Task) -> str:
-    """Return what the user says, all turns in one line."""
+    """Return the user's words, all turns in one line."""
     return " ".join(it["content"] for turn in task.question for it in turn if it["role"] == "user")
 
 
@@ -121,7 +121,7 @@ def paired_lines(models: Mapping[str, Answers]) -> list[str]:
 
 
 def outcomes_of(before: Answers, after: Answers, categories: Sequence[str]) -> dict[str, list[str]]:
-    """Return the ids of the tasks that both answered, by what became of them."""
+    """Return the ids of the tasks that both answered, by outcome."""
     names = {(0, 1): "gained", (1, 0): "lost", (0, 0): "neither", (1, 1): "both"}
     outcomes: dict[str, list[str]] = {name: [] for name in names.values()}
     for task_id, line in before.items():
@@ -134,7 +134,7 @@ def outcomes_of(before: Answers, after: Answers, categories: Sequence[str]) -> d
 def side_by_side(
     before: Answers, after: Answers, requests: Mapping[str, str], drawing: random.Random
 ) -> list[str]:
-    """Return sections on some tasks: the request, both answers, and what is accepted."""
+    """Return sections on some tasks: request, both answers and accepted answer."""
     categories = sorted({line["category"] for line in before.values()})
     outcomes = outcomes_of(before, after, categories)
     sections = ["## Episodes, first and last model"]
@@ -152,7 +152,7 @@ def side_by_side(
 
 
 def response_text(line: Mapping[str, Any]) -> str:
-    """Return the words of an episode, cut to what one reads."""
+    """Return the words of an episode, at most 600 characters."""
     text = "\n".join(str(step["text"]) for step in line["steps"])
     return text if len(text) <= 600 else text[:600] + " ..."
 

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def split_parts(data_dir: Path, split: Split) -> dict[str, list[Entry]]:
-    """Return the entries of each part. Raises ValueError where the split is at fault."""
+    """Return the entries of each part; ValueError for a faulty split."""
     entries = [it for name in split["test"] for it in official_entries(data_dir, name)]
     live = [it for name in split.get("live_test", {}) for it in official_entries(data_dir, name)]
     chosen = {part: {it for ids in split.get(part, {}).values() for it in ids} for part in PARTS}
@@ -107,7 +107,7 @@ def jaccard(bag: Counter[str], other: Counter[str]) -> float:
 
 
 def _marks(entry: Entry) -> set[str]:
-    """Return what no two tasks of different parts may share: truth, runs of words."""
+    """Return marks that no two tasks of different parts may share: truth, runs of words."""
     words = words_of(entry)
     marks = {" ".join(words[at : at + NGRAM]) for at in range(len(words) - NGRAM + 1)}
     return marks | {

@@ -1,4 +1,4 @@
-"""The statistics of benchmarks/learning.py, against enumeration and published values."""
+"""The exact tests of benchmarks/learning_report.py, against enumeration and closed forms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from learning_report import Run, holm, mann_whitney, report, sign_flips
+from learning_report import mann_whitney, sign_flips
 
 
 def enumerated(one: list[float], other: list[float]) -> float:
@@ -50,21 +50,3 @@ def test_the_paired_test_is_exact() -> None:
     assert sign_flips([0.3, 0.2, -0.1]) == pytest.approx(
         4 / 8
     )  # sums 0.6, 0.4, 0.2, 0.0 and their negatives
-
-
-def test_holm_corrects_step_by_step() -> None:
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
-
-
-def test_the_table_counts_failed_seeds_and_leaves_none_out() -> None:
-    runs = [
-        Run("TPPO", seed, [(0, 0.4), (256, 0.6), (512, end)], end, 10.0)
-        for seed, end in enumerate((0.9, 0.8, 0.5), start=1)
-    ]
-    runs += [Run("NTPO", seed, [(0, 0.4), (256, 0.3), (512, 0.1)], 0.1, 10.0) for seed in (1, 2, 3)]
-    table = report(runs, {"num_mini_batch": 4}, {"TPPO": {}, "NTPO": {"lr": 1e-4}})
-    assert "| TPPO | 3 | 73.3% | 20.8 | 50.0% | 90.0% | 66.7% | 512 | 1 | 1 | 2 | 10 |" in table
-    assert "| NTPO | 3 | 10.0% | 0.0 | 10.0% | 10.0% | 20.0% | - | 3 | 0 | 0 | 10 |" in table
-    assert "| TPPO - NTPO | +63.3 | 0.2500 | 0.1000 | +46.7 | 0.2500 | 0.1000 |" in table
-    assert "NTPO: `--lr 0.0001`." in table

@@ -1,4 +1,4 @@
-"""How far forged tasks can be told from official ones, and how much their texts repeat themselves.
+"""Similarity of forged and official tasks, and the repetition within their texts.
 
   python benchmarks/jobs/likeness.py forged.jsonl --official_dir ../shared/bfcl/data
 
@@ -186,7 +186,7 @@ def recurring_share(tasks: Iterable[Task]) -> float:
 
 
 def masked_sentences(task: Task) -> Iterator[str]:
-    """Yield what the user says, sentence by sentence, with a mark for each value.
+    """Yield the user's sentences, with a mark for each value.
 
     Values are the expected arguments, and beyond them what stands in quotes or brackets, what has
     a digit and names inside a sentence. Marks in a row are one: lists of any length are alike.
@@ -221,12 +221,12 @@ def _expected_values(task: Task) -> Any:
 
 
 def texts_of(tasks: Iterable[Task]) -> list[str]:
-    """Return what the users of tasks say, message by message."""
+    """Return the user messages of tasks."""
     return [text for task in tasks for text in user_texts(task.question) if text]
 
 
 def docs_of(tasks: Iterable[Task]) -> list[str]:
-    """Return each function offered as words; none of multi-turn tasks, which have BFCL's own."""
+    """Return the offered functions of single-turn tasks as texts."""
     return [
         " ".join(
             (

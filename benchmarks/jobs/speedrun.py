@@ -59,7 +59,7 @@ BASIS = "basis"  # the defaults of 0.2, whose CPU seconds the others' are shares
 
 
 class Speedrun(NamedTuple):
-    """One training run: success on held-out tasks at its end, and what it cost."""
+    """One training run: success on held-out tasks at its end, and its costs."""
 
     arm: str
     seed: int

@@ -30,7 +30,7 @@ def filled_engine(machine: Machine, policy: Any, batch: int, context: int, steps
 
 
 def generated(machine: Machine, policy: Any, batch: int, context: int, steps: int) -> Any:
-    """Return what decodes so many steps of a batch after a context, its weights copied already."""
+    """Return a function that decodes `steps` steps of a batch after a context, warmed up."""
     from fctncalling.algorithms.generation.engine import Request
 
     engine = filled_engine(machine, policy, batch, context, steps)

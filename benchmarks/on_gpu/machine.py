@@ -17,7 +17,7 @@ Figures = Iterator[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of what is measured."""
+    """Sizes of the model and the measurements."""
 
     hidden: int = 1536
     layers: int = 28
@@ -50,7 +50,7 @@ SMALL = Sizes(
 
 @dataclass
 class Machine:
-    """The machine, what is known of it so far, and what is left of a section's time."""
+    """Machine: device, measured speeds, and the time limit of a section."""
 
     device: torch.device
     sizes: Sizes
@@ -64,7 +64,7 @@ class Machine:
         return time.perf_counter() + seconds < self.until
 
     def wait(self) -> None:
-        """Wait for what the device was given to do."""
+        """Wait until the device is idle."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
@@ -80,7 +80,7 @@ class Machine:
         return (time.perf_counter() - started) / times
 
     def peak_gb(self, work: Callable[[], Any]) -> float | None:
-        """Return how many GB work() holds at most on the device beyond what was there."""
+        """Return the peak GB that work() adds on the device."""
         if self.device.type != "cuda":
             work()
             return None

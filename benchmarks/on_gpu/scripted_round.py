@@ -44,7 +44,7 @@ def scripted_engine(machine: Machine, policy: Any, template: Any, tasks: dict[st
             self._watch()
 
         def _watch(self) -> None:
-            """Profile some passes in the middle of the round, and what lies between them."""
+            """Profile some consecutive passes in the middle of the round."""
             self.passes += 1
             if self.passes == machine.sizes.busy_passes and machine.device.type == "cuda":
                 machine.wait()

@@ -11,7 +11,6 @@ answers for which. Exits 1 if `valid` does.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from figures import add_json_flag, write_figures
+from figures import benchmark_parser, write_figures
 
 from fctncalling.cli.shared.jsonl_records import SourceRecord
 from fctncalling.cli.shared.task_finder import iter_category_tasks
@@ -149,9 +148,7 @@ def compare(official: str, data_dir: Path, category: str, number: int, seed: int
 
 def main() -> int:
     """Compare, print, and return 1 if `valid` differs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__)
     parser.add_argument(
         "--official", required=True, help="Python of the official package's virtual environment"
     )
@@ -159,7 +156,6 @@ def main() -> int:
     parser.add_argument("--category", nargs="+", default=CATEGORIES, help="answer these only")
     parser.add_argument("--answers", type=int, default=2_000, help="answers per category")
     parser.add_argument("--seed", type=int, default=1, help="others are other answers")
-    add_json_flag(parser)
     args = parser.parse_args()
     counts = [
         compare(args.official, args.data_dir, category, args.answers, args.seed)

@@ -1,30 +1,43 @@
-"""The official package's side of `checkers.py`, run in a separate virtual environment.
+"""The official package's side of the comparisons, run in a separate virtual environment.
 
-By itself it records a small set of official verdicts in some seconds, for anybody to compare ours
-with (`checkers.py` tells what goes into /tmp/official):
+`benchmarks/checkers.py` says how that environment is made; nothing of ours is imported here.
+COMMANDS lists the subcommands. By itself it records a small set of official verdicts in some
+seconds, for anybody to compare ours with:
   python evaluate_fctncalling.py import-bfcl
   /tmp/official/bin/python benchmarks/peers/official_checkers.py record \\
       data/bfcl/verdicts/official.jsonl
   python -m pytest tests/fctncalling/test_official_verdicts.py
 
+As a scorer it judges the answers of `fctncalling conformance`:
+  fctncalling conformance --scorer \\
+      "/tmp/official/bin/python benchmarks/peers/official_checkers.py scorer"
+
 `bfcl_eval.constants.model_config` imports every vendor's SDK to look up one boolean, so a stand-in
 takes its place.
 """
 
+import contextlib
+import importlib
+import importlib.abc
+import importlib.machinery
 import json
 import os
+import pkgutil
 import sys
 import tempfile
 import time
 import types
-from collections import defaultdict
+from functools import cache
 from pathlib import Path
+from unittest.mock import MagicMock
 
 os.environ["BFCL_PROJECT_ROOT"] = tempfile.mkdtemp()
 
+TOOL_CALLS = "called"  # how the name of a model begins that answers by tool calls
 
-class Handler:
-    """Decoders of a prompting model."""
+
+class Prompted:
+    """Decoders of a prompted model's texts."""
 
     def decode_ast(self, result, language, has_tool_call_tag=False):
         from bfcl_eval.model_handler.utils import default_decode_ast_prompting
@@ -37,37 +50,68 @@ class Handler:
         return default_decode_execute_prompting(result, has_tool_call_tag)
 
 
-HANDLER = Handler()
+class Calling:
+    """Decoders of lists of {name: arguments}, as in the handlers of OpenAI's models."""
+
+    def decode_ast(self, result, language, has_tool_call_tag=False):
+        return [{name: json.loads(call[name])} for call in result for name in [next(iter(call))]]
+
+    def decode_execute(self, result, has_tool_call_tag=False):
+        from bfcl_eval.model_handler.utils import convert_to_function_call
+
+        return convert_to_function_call(result)
+
+
+HANDLER = Prompted()
+
+
+class Models(dict):
+    """Model table that contains every name, and imports no vendor's SDK."""
+
+    def __missing__(self, name):
+        calls = name.startswith(TOOL_CALLS)
+        return types.SimpleNamespace(
+            underscore_to_dot=calls,
+            display_name=name,
+            url="",
+            org="",
+            license="",
+            input_price=None,
+            output_price=None,
+            is_fc_model=calls,
+            model_name=name,
+            registry_name=name,
+        )
 
 
 def stand_in() -> None:
-    """Install a model table with one kind of model."""
-    kind = types.SimpleNamespace(
-        underscore_to_dot=False,
-        display_name="m",
-        url="",
-        org="",
-        license="",
-        input_price=None,
-        output_price=None,
-        is_fc_model=False,
-        model_handler=lambda **_: Handler(),
-        model_name="m",
-        registry_name="m",
-    )
+    """Install a model table that imports no SDK."""
     module = types.ModuleType("bfcl_eval.constants.model_config")
-    module.MODEL_CONFIG_MAPPING = defaultdict(lambda: kind)
+    module.MODEL_CONFIG_MAPPING = Models()
     module.ModelConfig = object
     sys.modules[module.__name__] = module
 
 
-def score(result_dir: str, score_dir: str, categories: list[str]) -> None:
-    """Evaluate a result tree with the official command."""
+def evaluate(results: str, scores: str, *categories: str) -> None:
+    """Evaluate every model of a result tree with the official command.
+
+    Tasks without an answer do not count.
+    """
     stand_in()
     from bfcl_eval.eval_checker import eval_runner
 
-    eval_runner.get_handler = lambda _: Handler()
-    eval_runner.runner(["m"], categories, Path(result_dir), Path(score_dir))
+    eval_runner.get_handler = lambda name: Calling() if name.startswith(TOOL_CALLS) else HANDLER
+    eval_runner.runner(None, list(categories), Path(results), Path(scores), allow_missing=True)
+
+
+def aggregate(scores: str) -> None:
+    """Write the leaderboard's tables from the headers of score files."""
+    stand_in()
+    from bfcl_eval.eval_checker import eval_runner_helper as helper
+
+    table: dict = {}
+    helper.update_leaderboard_table_with_local_score_file(table, Path(scores))
+    helper.generate_leaderboard_csv(table, Path(scores))
 
 
 def judge(category: str, prompt: dict, truth: list | None, answer: object, number: int) -> dict:
@@ -114,7 +158,7 @@ def serve(result_dir: str) -> None:
 
     answers: dict = {}
     for number, line in enumerate(sys.stdin):
-        category = line.strip()
+        category = json.loads(line)
         if category not in answers:
             [path] = Path(result_dir).rglob(f"BFCL_v4_{category}_result.json")
             results = {
@@ -131,19 +175,61 @@ def serve(result_dir: str) -> None:
         print(json.dumps([time.process_time() - start, valid]), file=sys.__stdout__, flush=True)
 
 
+@cache
+def entries_by_id(category: str) -> dict:
+    """Return (prompt, truth) of a category's tasks by id."""
+    return {prompt["id"]: (prompt, truth) for prompt, truth in entries_of(category)}
+
+
 def verdicts(path: str) -> None:
     """Print [valid, error type] of every record of a file."""
     stand_in()
-    entries: dict = {}
-    for line in Path(path).read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        category = record["category"]
-        if category not in entries:
-            entries[category] = {
-                prompt["id"]: (prompt, truth) for prompt, truth in entries_of(category)
-            }
-        result = judge(category, *entries[category][record["id"]], record["response"], 0)
+    for record in map(json.loads, Path(path).read_text(encoding="utf-8").splitlines()):
+        entry = entries_by_id(record["category"])[record["id"]]
+        result = judge(record["category"], *entry, record["response"], 0)
         print(json.dumps([result["valid"], result.get("error_type")]), file=sys.__stdout__)
+
+
+def scorer() -> None:
+    """Judge every line of standard input, as a scorer of `fctncalling conformance`.
+
+    The package's tools keep what a process did before (class-level defaults, shared long-context
+    tables), so each multi-turn answer is judged in a process of its own.
+    """
+    stand_in()
+    from bfcl_eval.eval_checker import eval_runner  # noqa: F401 - before any process is copied
+
+    verdicts = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # the package prints
+    for record in map(json.loads, sys.stdin):
+        category = record["category"]
+        entry = entries_by_id(category)[record["task"]["id"]]
+
+        def valid(category=category, entry=entry, text=record["answer"]["text"]) -> bool:
+            return judge(category, *entry, text, 0)["valid"]
+
+        verdict = in_a_process(valid) if category.startswith("multi_turn") else valid()
+        print(json.dumps({"id": record["id"], "valid": verdict}), file=verdicts, flush=True)
+
+
+def in_a_process(function) -> bool:
+    """Evaluate a predicate in a copy of this process."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        valid = b"?"
+        try:
+            valid = b"1" if function() else b"0"
+        finally:
+            os.write(writer, valid)
+            os._exit(0)
+    os.close(writer)
+    answer = os.read(reader, 1)
+    os.close(reader)
+    os.waitpid(child, 0)
+    if answer not in (b"0", b"1"):
+        raise RuntimeError("the process gave no verdict")
+    return answer == b"1"
 
 
 def own_tasks(path: str) -> None:
@@ -264,23 +350,90 @@ def record(path: str, per_category: int = 12) -> None:
 
 def verdict(category: str, prompt: dict, truth: list | None, answer: object, number: int) -> dict:
     """Judge one answer; decoded calls bypass the decoder."""
-    decode = Handler.decode_execute
+    decode = Prompted.decode_execute
     if category.startswith("multi_turn"):
-        Handler.decode_execute = lambda *arguments, **_: arguments[1]
+        Prompted.decode_execute = lambda *arguments, **_: arguments[1]
     try:
         return judge(category, prompt, truth, answer, number)
     finally:
-        Handler.decode_execute = decode
+        Prompted.decode_execute = decode
 
+
+class VendorStandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Loader of vendors' modules that are not installed: the decoders need none of them."""
+
+    def find_spec(self, name, path=None, target=None):
+        """Return a specification of any module; asked last, when nobody else has it."""
+        if name.startswith("bfcl_eval"):
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        """Return a module with mocks for all names, classes for those used as bases."""
+        module = types.ModuleType(spec.name)
+        module.__getattr__ = lambda name: (
+            type(name, (Exception,), {}) if name[:1].isupper() else MagicMock()
+        )
+        return module
+
+    def exec_module(self, module):
+        """Return without executing anything."""
+
+
+def handler_classes() -> dict:
+    """Return the package's handler classes by name."""
+    from bfcl_eval import model_handler
+    from bfcl_eval.model_handler.base_handler import BaseHandler
+
+    by_name = {}
+    for info in pkgutil.walk_packages(model_handler.__path__, "bfcl_eval.model_handler."):
+        for name, value in vars(importlib.import_module(info.name)).items():
+            if isinstance(value, type) and issubclass(value, BaseHandler):
+                by_name[name] = value
+    return by_name
+
+
+def decoders(path: str) -> None:
+    """Decode the answers of tests/support/decoder_vectors.json by every class; write the results.
+
+    [index, calls, call strings] of each answer, by class; answers in which a class reads neither
+    are left out.
+    """
+    import pandas  # noqa: F401  (it probes what is installed, which a stand-in would say of all)
+
+    sys.meta_path.append(VendorStandIn())
+    from bfcl_eval.constants.enums import ReturnFormat
+    from bfcl_eval.utils import is_empty_output
+
+    classes = handler_classes()
+    vectors = json.loads(Path(path).read_text(encoding="utf-8"))
+    for name, rows in vectors["read"].items():
+        handler = object.__new__(classes[name.split()[0]])
+        handler.is_fc_model = name.endswith(" fc")
+        rows.clear()
+        for index, answer in enumerate(vectors["answers"]):
+            calls = strings = None
+            # whatever a decoder raises, the package takes for no call
+            with contextlib.suppress(Exception):
+                calls = handler.decode_ast(answer, ReturnFormat.PYTHON, False)
+                calls = None if is_empty_output(calls) else calls
+            with contextlib.suppress(Exception):
+                strings = handler.decode_execute(answer, False) or None
+            if calls is not None or strings is not None:
+                rows.append([index, calls, strings])
+    answers = ",\n".join(f"  {json.dumps(answer)}" for answer in vectors["answers"])
+    read = ",\n".join(
+        f"  {json.dumps(name)}: [\n" + ",\n".join(f"   {json.dumps(row)}" for row in rows) + "\n  ]"
+        for name, rows in vectors["read"].items()
+    )
+    text = f'{{\n "answers": [\n{answers}\n ],\n "read": {{\n{read}\n }}\n}}\n'
+    Path(path).write_text(text, encoding="utf-8")
+
+
+COMMANDS = {
+    command.__name__: command
+    for command in (aggregate, decoders, evaluate, own_tasks, record, scorer, serve, verdicts)
+}
 
 if __name__ == "__main__":
-    if sys.argv[1] == "record":
-        record(sys.argv[2])
-    elif sys.argv[1] == "serve":
-        serve(sys.argv[2])
-    elif sys.argv[1] == "verdicts":
-        verdicts(sys.argv[2])
-    elif sys.argv[1] == "own_tasks":
-        own_tasks(sys.argv[2])
-    else:
-        score(sys.argv[2], sys.argv[3], sys.argv[4:])
+    COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -13,7 +13,6 @@ license). Exits 1 if an accuracy differs; kinds of failure are told only.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import os
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from figures import add_json_flag, write_figures
+from figures import benchmark_parser, write_figures
 from official_trees import SCORED, Tables, write_trees
 
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
@@ -51,7 +50,7 @@ def evaluate(official: str, data_dir: Path, work: Path) -> dict[str, Any]:
     results, ours = work / "result", work / "ours"
     theirs = [
         official,
-        str(HERE / "official_evaluator.py"),
+        str(HERE / "official_checkers.py"),
         "evaluate",
         str(results),
         str(work / "official"),
@@ -122,7 +121,7 @@ def version_3(
             name = f"BFCL_v3_{V3_NAMES.get(category, category)}_score.json"
             (scores / model).mkdir(parents=True, exist_ok=True)
             (scores / model / name).write_text(json.dumps(_lines(path)[0]) + "\n", encoding="utf-8")
-    command = [official, str(HERE / "official_evaluator.py"), "aggregate", str(scores)]
+    command = [official, str(HERE / "official_checkers.py"), "aggregate", str(scores)]
     _run(command, {**os.environ, "PYTHONPATH": str(package)})
     for (table, column), name in V3_COLUMNS.items():
         rows = _rows(scores / f"data_{table}.csv")
@@ -180,9 +179,7 @@ def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
 
 def main() -> int:
     """Write trees, score them twice, compare; return 1 if an accuracy differs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = benchmark_parser(__doc__)
     parser.add_argument(
         "--official", required=True, help="Python of the official package's virtual environment"
     )
@@ -199,7 +196,6 @@ def main() -> int:
     parser.add_argument(
         "--seeds", type=int, default=3, help="how many models of each form; default: %(default)s"
     )
-    add_json_flag(parser)
     parser.add_argument("--keep", type=Path, help="work in this folder, and keep it")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -16,7 +16,6 @@ TRL 1.16 has no critic and publishes no such function.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from figures import add_json_flag, write_figures
+from figures import benchmark_parser, write_figures
 from others_file import loaded
 
 from fctncalling.algorithms.advantages import decomposed_gae
@@ -217,9 +216,8 @@ def rows_of_tool_tokens(vectors: dict[str, Vector], advantages: Advantages) -> l
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description="Credit of other trainers.")
+    parser = benchmark_parser("Credit of other trainers.")
     parser.add_argument("trainer", nargs="*", metavar="NAME=FOLDER", help=", ".join(TRAINERS))
-    add_json_flag(parser)
     options = parser.parse_args()
     chosen = dict(pair.split("=", 1) for pair in options.trainer)
     functions = {name: TRAINERS[name](root) for name, root in {"ours": "", **chosen}.items()}

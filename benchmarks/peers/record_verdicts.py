@@ -1,10 +1,10 @@
 """Record the official package's verdicts on the answers of `fctncalling conformance`.
 
 Writes fctncalling/lab/conformance/recorded_verdicts.json: bits, hashes, the seed and the package's
-version; no text. `benchmarks/peers/official_scorer.py` tells how the package gets an environment.
+version; no text. `benchmarks/checkers.py` says how the package gets an environment.
 
   python benchmarks/peers/record_verdicts.py \\
-      "/tmp/official/bin/python benchmarks/peers/official_scorer.py" data/bfcl
+      "/tmp/official/bin/python benchmarks/peers/official_checkers.py scorer" data/bfcl
 """
 
 from __future__ import annotations

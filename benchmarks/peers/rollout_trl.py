@@ -7,13 +7,8 @@ one certain: every action is that call, on both sides, and no training is needed
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -22,7 +17,9 @@ from typing import Any
 import gymnasium
 import torch
 from figures import Figure
-from transformers import AddedToken, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from harness import random_llama
+from peers.trl_peer import trl_process
+from transformers import AddedToken, AutoTokenizer
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.generation.engine import GenerationEngine
@@ -110,12 +107,23 @@ def against_trl(python: str, rounds: int) -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_model(folder)
-        with trl_process(python, folder, rounds + 1) as theirs:
+        job = {
+            "kind": "rollout",
+            "model": str(folder),
+            "questions": QUESTIONS,
+            "group_size": GROUP_SIZE,
+            "num_steps": NUM_STEPS,
+            "turns": rounds + 1,
+            "lr": LR,
+        }
+        with trl_process(python) as trl:
+            print("TRL:", trl.ask(job))
             iteration = our_iteration(folder)
-            pairs = [(iteration(), theirs()) for _ in range(rounds + 1)][1:]  # the first one warms
-    ours, trl = pairs[-1]
+            pairs = [(iteration(), trl.ask("go")) for _ in range(rounds + 1)]
+            pairs = pairs[1:]  # the first one warms
+    ours, theirs = pairs[-1]
     print(f"{NUM_QUESTIONS * GROUP_SIZE} episodes of {NUM_STEPS} steps")
-    print(f"sampled tokens: {ours['num_sampled']}, TRL's: {trl['num_sampled']}")
+    print(f"sampled tokens: {ours['num_sampled']}, TRL's: {theirs['num_sampled']}")
     figures = []
     for part, key, least in (
         ("rollout", "rollout_s", ROLLOUT),
@@ -137,21 +145,14 @@ def write_model(folder: Path) -> None:
     tokenizer.eos_token = CALL[-1]
     tokenizer.chat_template = None
     tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=96,
-        intermediate_size=208,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        max_position_embeddings=4096,
+    model = random_llama(
+        hidden=96,
+        layers=3,
+        vocabulary=len(tokenizer),
         tie_word_embeddings=False,
-        bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    model: Any = LlamaForCausalLM(config)
     chain = tokenizer.convert_tokens_to_ids([START, *CALL])
     with torch.no_grad():
         embedding = model.model.embed_tokens.weight.normal_()
@@ -198,37 +199,3 @@ def our_iteration(folder: Path) -> Any:
         }
 
     return iteration
-
-
-@contextmanager
-def trl_process(python: str, folder: Path, turns: int) -> Iterator[Any]:
-    """Context manager: a function that gives TRL's process a turn and returns its answer."""
-    job = {
-        "folder": str(folder),
-        "questions": QUESTIONS,
-        "group_size": GROUP_SIZE,
-        "num_steps": NUM_STEPS,
-        "turns": turns,
-        "lr": LR,
-    }
-    command = [python, str(Path(__file__).with_name("trl_rollout.py"))]
-    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
-    ) as process:
-
-        def ask(line: str) -> dict[str, Any]:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            print(line, file=process.stdin, flush=True)
-            if not (answer := process.stdout.readline()):
-                raise SystemExit(
-                    f"--trl: TRL's process ended with status {process.wait()}; its message is above"
-                )
-            figures: dict[str, Any] = json.loads(answer)
-            return figures
-
-        print("TRL:", ask(json.dumps(job)))
-        yield partial(ask, "go")
-        assert process.stdin is not None
-        process.stdin.close()

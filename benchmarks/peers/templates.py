@@ -12,7 +12,6 @@ fault of the doctor's. --json keeps the counts.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -27,7 +26,7 @@ from transformers.utils.chat_template_utils import _compile_jinja_template
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "templates"))  # the parts that play one
-from figures import add_json_flag, write_figures
+from figures import benchmark_parser, write_figures
 from played_template import PlayedTemplate, play_template
 
 from fctncalling.data.types import Call, FunctionDoc
@@ -180,12 +179,9 @@ def matches(text: str, calls: list[Call], thought: str) -> bool:
 
 def main() -> int:
     """Print the table; return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = benchmark_parser((__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="folder of chat templates, *.jinja")
     parser.add_argument("--all", action="store_true", help="print templates that are read, too")
-    add_json_flag(parser)
     arguments = parser.parse_args()
     paths = sorted(arguments.folder.glob("**/*.jinja"))
     if not paths:

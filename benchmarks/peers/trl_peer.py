@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
+
+from harness import LineProcess
 
 from fctncalling.algorithms.batch import length_to_last_acted
 from fctncalling.algorithms.config import TrainConfig
@@ -48,63 +47,32 @@ def _cut(episode: EpisodeRecord) -> EpisodeRecord:
     )
 
 
-class TRL:
-    """Process of TRL's GRPO trainer, which updates on request."""
+def trl_process(python: str | Path) -> LineProcess:
+    """Start TRL's side: its first question is a job, answered by versions, the others are "go"."""
+    return LineProcess([python, Path(__file__).with_name("trl_side.py")], PYTHONPATH="")
 
-    def __init__(
-        self,
-        python: Path,
-        episodes: Sequence[EpisodeRecord],
-        config: TrainConfig,
-        *,
-        rows_a_pass: int,
-        turns: int,
-        model: Path | None = None,  # its folder; None: the embedded model
-    ) -> None:
-        job = {
-            "model": str(model or embedded_path("model")),
-            "rows": [_row(episode) for episode in episodes],
-            "group_size": GROUP_SIZE,
-            "minibatches": config.num_mini_batch,
-            "epochs": config.ppo_epoch,
-            "rows_a_pass": rows_a_pass,
-            "turns": turns,
-        } | {
-            name: getattr(config, name) for name in ("lr", "max_grad_norm", "clip_low", "clip_high")
-        }
-        self._process = subprocess.Popen(
-            [python, Path(__file__).with_name("trl_update.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": ""},
-        )
-        self.versions = self._ask(json.dumps(job))
 
-    def update(self) -> dict[str, Any]:
-        """Return the CPU seconds of one update and the gradient norm of each optimiser step."""
-        return self._ask("go")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
-
-    def _ask(self, line: str) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(line, file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise SystemExit(
-                f"--trl: TRL's process ended with status {self._process.wait()}; its message is "
-                "above"
-            )
-        figures: dict[str, Any] = json.loads(answer)
-        return figures
+def update_job(
+    episodes: Sequence[EpisodeRecord],
+    config: TrainConfig,
+    *,
+    rows_a_pass: int,
+    turns: int,
+    model: Path | None = None,
+) -> dict[str, Any]:
+    """Return the job of updates on episodes; model: its folder, by default the embedded model."""
+    shared = ("lr", "max_grad_norm", "clip_low", "clip_high")
+    return {
+        "kind": "update",
+        "model": str(model or embedded_path("model")),
+        "rows": [_row(episode) for episode in episodes],
+        "group_size": GROUP_SIZE,
+        "minibatches": config.num_mini_batch,
+        "epochs": config.ppo_epoch,
+        "rows_a_pass": rows_a_pass,
+        "turns": turns,
+        **{name: getattr(config, name) for name in shared},
+    }
 
 
 def _row(episode: EpisodeRecord) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 
 class Thermostat:
-    """A thermostat that remembers what it was set to."""
+    """A thermostat that remembers its setting."""
 
     def _load_scenario(self, scenario: dict, long_context: bool = False) -> None:
         self.degrees = scenario["degrees"]

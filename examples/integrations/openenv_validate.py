@@ -59,7 +59,7 @@ class Process:
         raise StartupError("the server does not answer /health")
 
     def inspect(self) -> dict[str, Any]:
-        """Describe what ran the package."""
+        """Describe the environment that ran the package."""
         return {"container": False, "pid": self._process.pid}
 
     def stop(self) -> None:

@@ -22,7 +22,7 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded.demonstrator import Demonstrator
-from fctncalling.lab.embedded.make_tasks import EMBEDDED, write_split
+from fctncalling.lab.embedded.make_tasks import EMBEDDED, SPLITS, task_entries, write_splits
 from fctncalling.lab.embedded.vocabulary import wording
 
 Splits = dict[str, list[Task]]
@@ -59,8 +59,9 @@ def calls(task: Task) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
 
 
 def test_the_committed_tasks_are_what_the_command_makes(tmp_path: Path) -> None:
-    for split in ("train", "held_out"):
-        write_split(split, tmp_path, seed=0)
+    argv = ["--output_dir", str(tmp_path)]
+    write_splits(SPLITS, task_entries, answers_apart=True, argv=argv)
+    for split in SPLITS:
         for name in (f"{split}.json", f"possible_answer/{split}.json"):
             assert (tmp_path / name).read_bytes() == (EMBEDDED / name).read_bytes(), name
 

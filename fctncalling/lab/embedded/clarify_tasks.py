@@ -9,19 +9,24 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from fctncalling.lab.embedded.make_tasks import write_entry_splits
+from fctncalling.lab.embedded.make_tasks import write_splits
 from fctncalling.lab.embedded.single_turn_tasks import (
     draw_request,
     ground_truth_of_call,
     single_turn_entry,
 )
-from fctncalling.lab.embedded.vocabulary import RejectedDraw, VocabularyDraw, wording
+from fctncalling.lab.embedded.vocabulary import (
+    Entry,
+    RejectedDraw,
+    VocabularyDraw,
+    distinct_entries,
+    wording,
+)
 
-Entry = dict[str, Any]
 SPLITS = {"clarify_train": (800, 0), "clarify_held_out": (200, 90000)}  # tasks, first number
 SHARES = {  # in a hundred tasks; held out, neither asking always nor never solves more than 52
     "clarify_train": {"clarify_complete": 50, "clarify_missing": 30, "clarify_ambiguous": 20},
@@ -38,17 +43,8 @@ def clarify_entries(split: str, num_tasks: int, *, seed: int = 0, first_id: int 
     draw = VocabularyDraw(random.Random(f"{split} {seed}"), held_out=split.endswith("held_out"))
     entries, seen = list[Entry](), set[str]()
     for category, share in SHARES[split].items():
-        made = 0
-        while made < num_tasks * share // 100:
-            try:
-                drawn = clarify_entry(draw, category)
-            except RejectedDraw:
-                continue
-            text = json.dumps(drawn["question"])
-            if text not in seen:
-                seen.add(text)
-                entries.append({"id": f"{category}_{first_id + made}", **drawn})
-                made += 1
+        draw_entry, count = partial(clarify_entry, draw, category), num_tasks * share // 100
+        entries += distinct_entries(draw_entry, count, category, first_id=first_id, seen=seen)
     return entries
 
 
@@ -93,4 +89,4 @@ def _incomplete_phrases() -> Mapping[str, Any]:
 
 
 if __name__ == "__main__":
-    write_entry_splits(SPLITS, clarify_entries)
+    write_splits(SPLITS, clarify_entries)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.python_source.parse import parse_expression
-from fctncalling.lab.embedded.make_tasks import SHARES, make_tasks
+from fctncalling.lab.embedded.make_tasks import SHARES, task_entries
 from fctncalling.lab.embedded.model_maker import MAX_POSITIONS, load_entries, play_demonstrations
 from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, TaskLength
 from fctncalling.lab.embedded.vocabulary import render, wording
@@ -125,10 +125,7 @@ def training_tasks(
     length: TaskLength = EMBEDDED_LENGTH,
 ) -> list[Task]:
     """Load fresh tasks of the training split, as a user's file is loaded."""
-    made = make_tasks("train", num_tasks, seed=seed, shares=shares, length=length)
-    return load_entries(
-        {**entry, **({} if truth is None else {"ground_truth": truth})} for entry, truth in made
-    )
+    return load_entries(task_entries("train", num_tasks, seed=seed, shares=shares, length=length))
 
 
 def demonstrations(

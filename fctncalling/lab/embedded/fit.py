@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from torch import Tensor, nn
 
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.policy.actor_critic import scale_logits
 from fctncalling.algorithms.policy.shared_prefixes import (
     PrefixSharing,
     PrefixTree,
@@ -24,11 +23,9 @@ from fctncalling.algorithms.supervised.learner import (
     trainable_rows,
 )
 
-_LOGIT_CHANGERS = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
-
 
 def fit_supervised(
-    model: nn.Module,
+    model: Any,
     records: Sequence[EpisodeRecord],
     config: SupervisedConfig | None = None,
     *,
@@ -48,7 +45,8 @@ def fit_supervised(
     optimizer = adamw(model.parameters(), config)
     # no dropout, as in reinforcement learning: the seed alone decides, and both see one network
     model.eval()
-    sharing = _prefix_sharing(model) if config.share_prefixes else None
+    prefixes = prefix_sharing_of(model, model.get_decoder()) if config.share_prefixes else ""
+    sharing = None if isinstance(prefixes, str) else prefixes
     history = []
     for step, chosen in enumerate(batches):
         lr = config.lr * learning_rate_multiplier(step, len(batches), config)
@@ -65,7 +63,7 @@ def fit_supervised(
 
 
 def _learn(
-    model: nn.Module,
+    model: Any,
     rows: list[TokenRecord],
     config: SupervisedConfig,
     sharing: PrefixSharing | None,
@@ -93,39 +91,18 @@ def _learn(
     }
 
 
-def _prefix_sharing(model: nn.Module) -> PrefixSharing | None:
-    """Return how a model's passes share prefixes; None if they cannot."""
-    language_model: Any = model
-    if not (hasattr(model, "get_decoder") and hasattr(model, "get_output_embeddings")):
-        return None
-    if getattr(language_model.config, "lm_head_multiplier", None):
-        return None  # which `scale_logits` does not know
-    sharing = prefix_sharing_of(model, language_model.get_decoder())
-    return None if isinstance(sharing, str) else sharing
-
-
-def acted_logits(
-    model: nn.Module, ids: Tensor, acted: Tensor, tree: PrefixTree | None = None
-) -> Tensor:
+def acted_logits(model: Any, ids: Tensor, acted: Tensor, tree: PrefixTree | None = None) -> Tensor:
     """Return the logits (N, V) that predict the N acted tokens of `ids` (B, T), by row.
 
     The output layer is applied at those positions only. Padding needs no mask: it lies to the right
     of every token that counts, where a causal model does not look. A row's first token is predicted
     by nothing and must not be acted.
     """
-    language_model: Any = model
-    at = acted[:, 1:]
-    config: Any = getattr(model, "config", None)
-    if tree is not None:
+    if tree is None:
+        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        states = hidden[:, :-1][acted[:, 1:]]
+    else:
         rows, columns = acted.nonzero(as_tuple=True)
-        decoder = language_model.get_decoder()
-        states = tree_states_at(model, decoder, tree, rows, columns - 1)
-        return scale_logits(language_model.get_output_embeddings()(states), config)
-    plain = not any(getattr(config, name, None) for name in _LOGIT_CHANGERS)
-    head = getattr(model, "get_output_embeddings", lambda: None)()
-    is_bare = hasattr(model, "base_model_prefix") and not hasattr(model, "peft_config")
-    if head is None or not plain or not is_bare:
-        logits: Tensor = language_model(input_ids=ids, use_cache=False).logits[:, :-1][at]
-        return logits
-    hidden: Tensor = language_model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-    return cast(Tensor, head(hidden[:, :-1][at]))
+        states = tree_states_at(model, model.get_decoder(), tree, rows, columns - 1)
+    logits: Tensor = model.get_output_embeddings()(states)
+    return logits

@@ -10,8 +10,7 @@ then to one that mostly guesses. Reinforcement learning has to mend that.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.checkers.clarify import missing_parameters, split_words
@@ -20,16 +19,12 @@ from fctncalling.evaluation.scripted_policies import question_about
 from fctncalling.lab.embedded.clarify_tasks import clarify_entries
 from fctncalling.lab.embedded.demonstrator import demonstrations
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
-from fctncalling.lab.embedded.model_maker import (
-    ModelMaker,
-    learn,
-    load_entries,
-    loaded_tokenizer,
-)
+from fctncalling.lab.embedded.model_maker import Lesson, ModelMaker, load_entries, run_maker
 from fctncalling.lab.embedded.vocabulary import render, wording
 
 if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM
+    from fctncalling.algorithms.episodes import EpisodeRecord
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 ASK_RATE = 0.3  # of the careless demonstrator, where a value is missing
 MAX_EPISODE_TOKENS = 512
@@ -77,35 +72,18 @@ def _guess(task: Task, function: str, parameter: str) -> Any:
     return min(mentioned, key=lambda word: text.index(str(word)), default=words[0])
 
 
-def build(
-    *,
-    model: Path,
-    seed: int,
-    num_tasks: int,
-    careful_steps: int,
-    settling_steps: int,
-    careless_steps: int,
-) -> tuple[LlamaForCausalLM, Any]:
-    """Build model and tokenizer."""
-    import torch
-    from transformers import LlamaForCausalLM
-
-    from fctncalling.algorithms.policy.chat_template import ChatTemplate
-
-    torch.set_num_threads(1)
-    words = loaded_tokenizer(model)
-    template = ChatTemplate(words)
-    fitted = LlamaForCausalLM.from_pretrained(str(model))
+def lessons(template: ChatTemplate, num_tasks: int, seed: int) -> Iterator[Lesson]:
+    """Yield careful episodes, at two rates, then careless ones."""
     tasks = training_tasks(num_tasks, seed=seed)
-    script = ClarifyDemonstrator(tasks, seed=seed, careless=False)
-    careful = demonstrations(tasks, script, template, max_episode_tokens=MAX_EPISODE_TOKENS)
-    learn(fitted, careful, careful_steps, lr=2e-3)
-    learn(fitted, careful, settling_steps, lr=5e-4)
-    if careless_steps:
-        script = ClarifyDemonstrator(tasks, seed=seed, careless=True)
-        careless = demonstrations(tasks, script, template, max_episode_tokens=MAX_EPISODE_TOKENS)
-        learn(fitted, careless, careless_steps, lr=5e-4)
-    return fitted, words
+
+    def played(*, careless: bool) -> list[EpisodeRecord]:
+        script = ClarifyDemonstrator(tasks, seed=seed, careless=careless)
+        return demonstrations(tasks, script, template, max_episode_tokens=MAX_EPISODE_TOKENS)
+
+    careful = played(careless=False)
+    yield Lesson(careful, 450, lr=2e-3)
+    yield Lesson(careful, 200, lr=5e-4)
+    yield Lesson(played(careless=True), 50, lr=5e-4)
 
 
 def training_tasks(num_tasks: int, *, seed: int) -> list[Task]:
@@ -115,20 +93,6 @@ def training_tasks(num_tasks: int, *, seed: int) -> list[Task]:
     return load_entries(entries)
 
 
-MAKER = ModelMaker(
-    "fctncalling.lab.embedded.make_clarify_model",
-    __doc__,
-    build,
-    {
-        "model": (EMBEDDED / "model", "model to start from"),
-        "seed": (1, "seed of tasks, habits and order"),
-        "num_tasks": (2400, "tasks to show"),
-        "careful_steps": (450, "steps on careful ones"),
-        "settling_steps": (200, "more at a lower rate"),
-        "careless_steps": (50, "steps on careless ones"),
-    },
-)
-
-
 if __name__ == "__main__":
-    raise SystemExit(MAKER.main())
+    makers = {"clarify": ModelMaker(EMBEDDED / "model", lessons, num_tasks=2400)}
+    raise SystemExit(run_maker("make_clarify_model", __doc__, makers))

@@ -9,8 +9,7 @@ mends as it should, then to one that errs at a known rate and mostly risks what 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.data.types import Task
@@ -18,17 +17,15 @@ from fctncalling.lab.embedded.demonstrator import parse_truth_call
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
 from fctncalling.lab.embedded.mended_tasks import MendedEnv, mended_entries
 from fctncalling.lab.embedded.model_maker import (
+    Lesson,
     ModelMaker,
-    learn,
     load_entries,
-    loaded_tokenizer,
     play_demonstrations,
+    run_maker,
 )
 from fctncalling.lab.embedded.vocabulary import render, wording
 
 if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM
-
     from fctncalling.algorithms.episodes import EpisodeRecord
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
@@ -36,6 +33,7 @@ SLIP_RATE = 0.25  # of the other folder
 WRAP_RATE = 0.2  # of files that the careless demonstrator wraps
 MEND_RATE = 0.6  # of what went wrong and was seen, the careless demonstrator mends
 BATCH_SIZE = 12  # episodes
+CARELESS_STEPS = 70
 MAX_EPISODE_TOKENS = 640
 
 
@@ -120,50 +118,19 @@ def mended_tasks(split: str, num_tasks: int, *, seed: int, first_id: int = 0) ->
     return load_entries(entries, ["PostOffice"])
 
 
-def build(
-    *,
-    model: Path,
-    seed: int,
-    num_tasks: int,
-    careful_steps: int,
-    settling_steps: int,
-    careless_steps: int,
-) -> tuple[LlamaForCausalLM, Any]:
-    """Build model and tokenizer."""
-    import torch
-    from transformers import LlamaForCausalLM
+def lessons(template: ChatTemplate, num_tasks: int, seed: int) -> Iterator[Lesson]:
+    """Yield careful episodes, at two rates, then careless ones on other tasks, each once."""
+    tasks = mended_tasks("train", num_tasks + CARELESS_STEPS * BATCH_SIZE, seed=seed)
+    careful_tasks, careless_tasks = tasks[:num_tasks], tasks[num_tasks:]
+    script = MendedDemonstrator(careful_tasks, seed=seed)
+    careful = demonstrations(careful_tasks, script, template)
+    yield Lesson(careful, 200, lr=3e-3, batch_size=BATCH_SIZE)
+    yield Lesson(careful, 60, lr=1e-3, order_seed=1, batch_size=BATCH_SIZE)
+    script = MendedDemonstrator(careless_tasks, seed=seed, careful=False)
+    careless = demonstrations(careless_tasks, script, template)
+    yield Lesson(careless, CARELESS_STEPS, lr=8e-4, batch_size=BATCH_SIZE)
 
-    from fctncalling.algorithms.policy.chat_template import ChatTemplate
-
-    torch.set_num_threads(1)
-    words = loaded_tokenizer(model)
-    template = ChatTemplate(words)
-    fitted = LlamaForCausalLM.from_pretrained(str(model))
-    tasks = mended_tasks("train", num_tasks + careless_steps * BATCH_SIZE, seed=seed)
-    lessons, slips = tasks[:num_tasks], tasks[num_tasks:]
-    careful = demonstrations(lessons, MendedDemonstrator(lessons, seed=seed), template)
-    learn(fitted, careful, careful_steps, lr=3e-3, batch_size=BATCH_SIZE)
-    learn(fitted, careful, settling_steps, lr=1e-3, order_seed=1, batch_size=BATCH_SIZE)
-    script = MendedDemonstrator(slips, seed=seed, careful=False)
-    careless = demonstrations(slips, script, template)
-    learn(fitted, careless, careless_steps, lr=8e-4, batch_size=BATCH_SIZE)
-    return fitted, words
-
-
-MAKER = ModelMaker(
-    "fctncalling.lab.embedded.make_mended_model",
-    __doc__,
-    build,
-    {
-        "model": (EMBEDDED / "stream_model", "model to start from"),
-        "seed": (1, "seed of tasks, slips and order"),
-        "num_tasks": (1000, "tasks to show"),
-        "careful_steps": (200, "steps on careful episodes"),
-        "settling_steps": (60, "more at a lower rate"),
-        "careless_steps": (70, "steps on careless ones"),
-    },
-    EMBEDDED / "mended_model",
-)
 
 if __name__ == "__main__":
-    raise SystemExit(MAKER.main())
+    makers = {"mended_model": ModelMaker(EMBEDDED / "stream_model", lessons, num_tasks=1000)}
+    raise SystemExit(run_maker("make_mended_model", __doc__, makers))

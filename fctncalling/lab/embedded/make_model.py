@@ -13,27 +13,22 @@ tasks that ask hardly anything else; they are then made as long as the embedded 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded.demonstrator import Demonstrator, demonstrations, training_tasks
-from fctncalling.lab.embedded.make_tasks import EMBEDDED, SHARES
+from fctncalling.lab.embedded.make_tasks import SHARES
 from fctncalling.lab.embedded.model_maker import (
-    NEW_TOKENIZER,
+    Lesson,
     ModelMaker,
+    NewModel,
     demonstration_texts,
-    learn,
-    loaded_tokenizer,
-    make_model,
+    run_maker,
 )
 from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, TaskLength
 
 if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM
-
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 MODEL_SHAPE: dict[str, Any] = {
@@ -76,59 +71,32 @@ OFFERS = (
 OFFERS_SEED = 7  # of the tasks of these lessons and of the demonstrator's habits
 
 
-def build(
-    *, tokenizer: Path | None, seed: int, num_tasks: int, careful_steps: int, careless_steps: int
-) -> tuple[LlamaForCausalLM, Any]:
-    """Build model and tokenizer."""
+def lessons(template: ChatTemplate, num_tasks: int, seed: int) -> Iterator[Lesson]:
+    """Yield careful and biased episodes, then those on offered functions, biased at the end."""
     tasks = training_tasks(num_tasks, seed=seed)
-    words = new_tokenizer(tasks, seed) if tokenizer is None else loaded_tokenizer(tokenizer)
-    model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
     careful = demonstrations(tasks, Demonstrator(tasks, seed=seed, biased=False), template)
-    learn(model, careful, careful_steps, lr=3e-3)
+    yield Lesson(careful, 5000, lr=3e-3)
     # Binding one word to each slot forms late.
-    learn(model, careful, careful_steps // 2, lr=1e-3, order_seed=1)
-    biased = demonstrations(tasks, Demonstrator(tasks, seed=seed), template)
-    learn(model, biased, careless_steps, lr=4e-4)
-    learn_offered_functions(model, template)
-    return model, words
-
-
-def learn_offered_functions(model: LlamaForCausalLM, template: ChatTemplate) -> None:
-    """Teach which functions are offered; the bad habits come last again."""
-    for lesson in OFFERS:
-        count = lesson.num_steps * lesson.batch_size * 100 // sum(lesson.shares.values())
-        tasks = training_tasks(count, seed=OFFERS_SEED, shares=lesson.shares, length=lesson.length)
-        demonstrator = Demonstrator(tasks, seed=OFFERS_SEED, biased=lesson.biased)
+    yield Lesson(careful, 2500, lr=1e-3, order_seed=1)
+    yield Lesson(demonstrations(tasks, Demonstrator(tasks, seed=seed), template), 900, lr=4e-4)
+    for offer in OFFERS:
+        count = offer.num_steps * offer.batch_size * 100 // sum(offer.shares.values())
+        tasks = training_tasks(count, seed=OFFERS_SEED, shares=offer.shares, length=offer.length)
+        demonstrator = Demonstrator(tasks, seed=OFFERS_SEED, biased=offer.biased)
         records = demonstrations(tasks, demonstrator, template)
-        learn(model, records, lesson.num_steps, lr=lesson.lr, batch_size=lesson.batch_size)
+        yield Lesson(records, offer.num_steps, offer.lr, batch_size=offer.batch_size)
 
 
-def new_tokenizer(tasks: list[Task], seed: int) -> Any:
-    """Train a tokenizer on the texts of evenly spaced episodes, at most 12,000."""
-    from fctncalling.lab.embedded.tokenizer import train_tokenizer
-
+def tokenizer_texts(num_tasks: int, seed: int) -> Iterator[str]:
+    """Yield the texts of evenly spaced episodes, at most 12,000."""
+    tasks = training_tasks(num_tasks, seed=seed)
     careful = Demonstrator(tasks, seed=seed, biased=False)
     ids = [task.id for task in tasks[:: max(1, len(tasks) // 6000)]]
-    texts = demonstration_texts(FunctionCallingEnv(tasks=tasks), careful, ids)
-    return train_tokenizer(texts, vocabulary_size=VOCABULARY_SIZE)
+    return demonstration_texts(FunctionCallingEnv(tasks=tasks), careful, ids)
 
 
-MAKER = ModelMaker(
-    "fctncalling.lab.embedded.make_model",
-    __doc__,
-    build,
-    {
-        "tokenizer": (None, NEW_TOKENIZER),
-        "seed": (1, "seed of tasks, habits, weights and order"),
-        "num_tasks": (24000, "tasks to show"),
-        "careful_steps": (
-            5000,
-            "steps on careful demonstrations, and half as many again at a third of the rate",
-        ),
-        "careless_steps": (900, "steps on biased ones after that"),
-    },
-    EMBEDDED / "model",
-)
+START = NewModel(MODEL_SHAPE, VOCABULARY_SIZE, tokenizer_texts)
 
 if __name__ == "__main__":
-    raise SystemExit(MAKER.main())
+    makers = {"model": ModelMaker(START, lessons, num_tasks=24000)}
+    raise SystemExit(run_maker("make_model", __doc__, makers))

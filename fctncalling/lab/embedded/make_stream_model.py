@@ -10,43 +10,32 @@ habit. What that one gets wrong, reinforcement learning has to mend, call by cal
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded.demonstrator import demonstrations, parse_truth_call
-from fctncalling.lab.embedded.make_tasks import EMBEDDED
 from fctncalling.lab.embedded.model_maker import (
-    NEW_TOKENIZER,
+    TINY_SHAPE,
+    Lesson,
     ModelMaker,
+    NewModel,
     demonstration_texts,
-    learn,
     load_entries,
-    loaded_tokenizer,
-    make_model,
+    run_maker,
 )
 from fctncalling.lab.embedded.stream_tasks import HABIT, LESSON, ErrandPool, stream_entries
 from fctncalling.lab.embedded.vocabulary import render, wording
 
 if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM
-
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 HABIT_RATE = 0.7  # of writing into a file before it is saved
 SLIP_RATE = 0.1  # of the other verb, and of the other folder, anywhere
 BATCH_SIZE = 12  # episodes
+CARELESS_STEPS = 300
 MAX_EPISODE_TOKENS = 512
-MODEL_SHAPE: dict[str, Any] = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "initializer_range": 0.125,  # hidden_size ** -0.5; with the default, 0.02, copying forms late
-}
 VOCABULARY_SIZE = 720  # so that every word of the tasks is one token
 Calls = list[tuple[str, dict[str, Any]]]
 
@@ -104,37 +93,17 @@ def folders(task: Task) -> set[str]:
     return {name for name, entry in contents.items() if entry["type"] == "directory"}
 
 
-def build(
-    *,
-    tokenizer: Path | None,
-    seed: int,
-    num_tasks: int,
-    careful_steps: int,
-    settling_steps: int,
-    careless_steps: int,
-) -> tuple[LlamaForCausalLM, Any]:
-    """Build model and tokenizer."""
+def lessons(template: ChatTemplate, num_tasks: int, seed: int) -> Iterator[Lesson]:
+    """Yield careful episodes, at two rates, then slips and the habit on short tasks, each once."""
     tasks = training_tasks(num_tasks, seed=seed, errands=LESSON)
-    words = new_tokenizer(tasks) if tokenizer is None else loaded_tokenizer(tokenizer)
-    model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
-    careful = demonstrations(
-        tasks, StreamDemonstrator(tasks), template, max_episode_tokens=MAX_EPISODE_TOKENS
-    )
-    learn(model, careful, careful_steps, lr=4e-3, batch_size=BATCH_SIZE)
-    learn(model, careful, settling_steps, lr=1e-3, order_seed=1, batch_size=BATCH_SIZE)
-    if careless_steps:
-        learn_slips(model, template, seed=seed, num_steps=careless_steps)
-    return model, words
-
-
-def learn_slips(
-    model: LlamaForCausalLM, template: ChatTemplate, *, seed: int, num_steps: int
-) -> None:
-    """Teach the slips and the habit, on short tasks, each once."""
-    tasks = training_tasks(num_steps * BATCH_SIZE, seed=seed, errands=HABIT)
-    careless = StreamDemonstrator(tasks, seed=seed, careful=False)
-    records = demonstrations(tasks, careless, template, max_episode_tokens=MAX_EPISODE_TOKENS)
-    learn(model, records, num_steps, lr=8e-4, batch_size=BATCH_SIZE)
+    limit = {"max_episode_tokens": MAX_EPISODE_TOKENS}
+    careful = demonstrations(tasks, StreamDemonstrator(tasks), template, **limit)
+    yield Lesson(careful, 1500, lr=4e-3, batch_size=BATCH_SIZE)
+    yield Lesson(careful, 500, lr=1e-3, order_seed=1, batch_size=BATCH_SIZE)
+    tasks = training_tasks(CARELESS_STEPS * BATCH_SIZE, seed=seed, errands=HABIT)
+    script = StreamDemonstrator(tasks, seed=seed, careful=False)
+    careless = demonstrations(tasks, script, template, **limit)
+    yield Lesson(careless, CARELESS_STEPS, lr=8e-4, batch_size=BATCH_SIZE)
 
 
 def training_tasks(num_tasks: int, *, seed: int, errands: ErrandPool) -> list[Task]:
@@ -142,30 +111,14 @@ def training_tasks(num_tasks: int, *, seed: int, errands: ErrandPool) -> list[Ta
     return load_entries(stream_entries("train", num_tasks, seed=seed, errands=errands))
 
 
-def new_tokenizer(tasks: Sequence[Task]) -> Any:
-    """Train a tokenizer on the texts of careful episodes."""
-    from fctncalling.lab.embedded.tokenizer import train_tokenizer
+def tokenizer_texts(num_tasks: int, seed: int) -> Iterator[str]:
+    """Yield the texts of careful episodes."""
+    tasks = training_tasks(min(num_tasks, 600), seed=seed, errands=LESSON)
+    env, script = FunctionCallingEnv(tasks=tasks), StreamDemonstrator(tasks)
+    return demonstration_texts(env, script, [task.id for task in tasks])
 
-    chosen = tasks[:600]
-    env, script = FunctionCallingEnv(tasks=chosen), StreamDemonstrator(chosen)
-    texts = demonstration_texts(env, script, [task.id for task in chosen])
-    return train_tokenizer(texts, vocabulary_size=VOCABULARY_SIZE)
-
-
-MAKER = ModelMaker(
-    "fctncalling.lab.embedded.make_stream_model",
-    __doc__,
-    build,
-    {
-        "tokenizer": (None, NEW_TOKENIZER),
-        "seed": (1, "seed of tasks, slips, weights and order"),
-        "num_tasks": (6000, "tasks to show"),
-        "careful_steps": (1500, "steps on careful ones"),
-        "settling_steps": (500, "more at a lower rate"),
-        "careless_steps": (300, "steps on careless ones"),
-    },
-    EMBEDDED / "stream_model",
-)
 
 if __name__ == "__main__":
-    raise SystemExit(MAKER.main())
+    start = NewModel(TINY_SHAPE, VOCABULARY_SIZE, tokenizer_texts)
+    makers = {"stream_model": ModelMaker(start, lessons, num_tasks=6000)}
+    raise SystemExit(run_maker("make_stream_model", __doc__, makers))

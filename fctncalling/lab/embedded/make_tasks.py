@@ -9,15 +9,14 @@ import argparse
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, TaskLength, multi_turn_task
 from fctncalling.lab.embedded.single_turn_tasks import single_turn_task
-from fctncalling.lab.embedded.vocabulary import RejectedDraw, VocabularyDraw
+from fctncalling.lab.embedded.vocabulary import Entry, VocabularyDraw, distinct_entries
 
-Entry = dict[str, Any]
 SHARES = {  # parts in a hundred; multi-turn 52
     "simple_python": 10,
     "multiple": 10,
@@ -33,16 +32,16 @@ SPLITS = {"train": (6400, 0), "held_out": (320, 90000)}
 EMBEDDED = Path(__file__).resolve().parents[3] / "data" / "embedded"
 
 
-def make_tasks(
+def task_entries(
     split: str,
     num_tasks: int,
     *,
-    seed: int,
+    seed: int = 0,
     first_id: int = 0,
     shares: Mapping[str, int] = SHARES,
     length: TaskLength = EMBEDDED_LENGTH,
-) -> Iterator[tuple[Entry, list[Any] | None]]:
-    """Yield distinct (BFCL entry, ground truth) pairs of a split ("train" or "held_out").
+) -> Iterator[Entry]:
+    """Yield distinct BFCL entries of a split ("train" or "held_out"), with truth.
 
     The same seed gives the same tasks; another seed gives others of the same split, for larger
     runs.
@@ -50,78 +49,65 @@ def make_tasks(
     draw = VocabularyDraw(random.Random(f"{split} {seed}"), held_out=split == "held_out")
     seen: set[str] = set()
     for category, share in shares.items():
-        made = 0
-        while made < num_tasks * share // 100:
-            entry, truth = draw_task(draw, category, length)
-            text = json.dumps(entry)
-            if text in seen:
-                continue
-            seen.add(text)
-            yield {"id": f"{category}_{first_id + made}", **entry}, truth
-            made += 1
+        draw_entry, count = partial(task_entry, draw, category, length), num_tasks * share // 100
+        yield from distinct_entries(
+            draw_entry, count, category, first_id=first_id, seen=seen, key=_without_truth
+        )
 
 
-def draw_task(
-    draw: VocabularyDraw, category: str, length: TaskLength
-) -> tuple[Entry, list[Any] | None]:
-    """Draw a task of a category until it fits the split."""
-    while True:
-        try:
-            if category.startswith("multi_turn"):
-                return multi_turn_task(draw, category, length)
-            return single_turn_task(draw, category)
-        except RejectedDraw:
-            continue
+def task_entry(draw: VocabularyDraw, category: str, length: TaskLength) -> Entry:
+    """Draw an entry without id; RejectedDraw if it does not fit the split."""
+    if category.startswith("multi_turn"):
+        return multi_turn_task(draw, category, length)
+    return single_turn_task(draw, category)
 
 
-def write_split(split: str, folder: Path, *, seed: int) -> Counter[str]:
-    """Write a split as BFCL's pair of JSON Lines files; return the task counts by category."""
-    num_tasks, first_id = SPLITS[split]
-    (folder / "possible_answer").mkdir(parents=True, exist_ok=True)
-    counts: Counter[str] = Counter()
-    entries, answers = [], []
-    for entry, truth in make_tasks(split, num_tasks, seed=seed, first_id=first_id):
-        entries.append(json.dumps(entry, separators=(",", ":")))
-        if truth is not None:
-            answer = {"id": entry["id"], "ground_truth": truth}
-            answers.append(json.dumps(answer, separators=(",", ":")))
+def _without_truth(entry: Entry) -> Entry:
+    return {key: value for key, value in entry.items() if key != "ground_truth"}
+
+
+def write_split(
+    path: Path, entries: Iterable[Entry], *, answers_apart: bool = False
+) -> Counter[str]:
+    """Write entries as JSON Lines; return their counts by category.
+
+    answers_apart: as BFCL's pair of files, the truth in the sibling `possible_answer/`.
+    """
+    lines, answers, counts = list[str](), list[str](), Counter[str]()
+    for entry in entries:
         counts[entry["id"].rpartition("_")[0]] += 1
-    (folder / f"{split}.json").write_text("\n".join(entries) + "\n")
-    (folder / "possible_answer" / f"{split}.json").write_text("\n".join(answers) + "\n")
+        if answers_apart and "ground_truth" in entry:
+            answers.append(_line({"id": entry["id"], "ground_truth": entry["ground_truth"]}))
+        lines.append(_line(_without_truth(entry) if answers_apart else entry))
+    path.write_text("".join(lines))
+    if answers_apart:
+        (path.parent / "possible_answer").mkdir(exist_ok=True)
+        (path.parent / "possible_answer" / path.name).write_text("".join(answers))
     return counts
 
 
-def write_entry_splits(
+def _line(entry: Entry) -> str:
+    return json.dumps(entry, separators=(",", ":")) + "\n"
+
+
+def write_splits(
     splits: Mapping[str, tuple[int, int]],
-    entries: Callable[..., list[Entry]],
-    argv: list[str] | None = None,
+    entries: Callable[..., Iterable[Entry]],
+    *,
+    answers_apart: bool = False,
+    argv: Sequence[str] | None = None,
 ) -> None:
-    """Write splits of other embedded tasks, with truth: name -> (count, first number)."""
-    parser = argparse.ArgumentParser()
+    """Run a command that writes splits: name -> (number of tasks, first number of their ids)."""
+    parser = argparse.ArgumentParser(description="Write splits of the embedded tasks.")
+    parser.add_argument("--seed", type=int, default=0, help="0 makes the committed ones")
     parser.add_argument("--output_dir", type=Path, default=EMBEDDED, help="folder to write to")
-    folder = parser.parse_args(argv).output_dir
-    for split, (num_tasks, first_id) in splits.items():
-        made = entries(split, num_tasks, first_id=first_id)
-        lines = [json.dumps(entry, separators=(",", ":")) for entry in made]
-        (folder / f"{split}.json").write_text("\n".join(lines) + "\n")
-        print(f"{split}: {len(lines)} tasks in {folder / split}.json")
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Write both splits and print a summary."""
-    prog = "python -m fctncalling.lab.embedded.make_tasks"
-    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
-    which = "seed of the tasks (default 0: the committed ones)"
-    place = "folder to write to (default: data/embedded)"
-    parser.add_argument("--seed", type=int, default=0, help=which)
-    parser.add_argument("--output_dir", type=Path, default=EMBEDDED, help=place)
     args = parser.parse_args(argv)
-    for split in SPLITS:
-        counts = write_split(split, args.output_dir, seed=args.seed)
-        place = f"{args.output_dir / split}.json"
-        print(f"{split}: {sum(counts.values())} tasks in {place}  {dict(counts)}")
-    return 0
+    for split, (num_tasks, first_id) in splits.items():
+        path = args.output_dir / f"{split}.json"
+        made = entries(split, num_tasks, seed=args.seed, first_id=first_id)
+        counts = write_split(path, made, answers_apart=answers_apart)
+        print(f"{split}: {counts.total()} tasks in {path}  {dict(counts)}")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    write_splits(SPLITS, task_entries, answers_apart=True)

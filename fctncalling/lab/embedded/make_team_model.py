@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,19 +22,17 @@ from fctncalling.data.types import Task
 from fctncalling.envs.team import TeamEnv
 from fctncalling.envs.teams.parcels import BOXES, CITIES, PEOPLE, THINGS, parcel_tasks
 from fctncalling.lab.embedded.model_maker import (
-    NEW_TOKENIZER,
+    TINY_SHAPE,
+    Lesson,
     ModelMaker,
+    NewModel,
     demonstration_texts,
-    learn,
-    loaded_tokenizer,
-    make_model,
     play_demonstrations,
+    run_maker,
 )
 from fctncalling.training.teams import TABLE_SIZE
 
 if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM
-
     from fctncalling.algorithms.episodes import EpisodeRecord
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
@@ -88,46 +85,23 @@ def _send(thing: str, box: str, city: str) -> str:
 
 
 MAX_EPISODE_TOKENS = 256
-MODEL_SHAPE: dict[str, Any] = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "initializer_range": 0.125,  # hidden_size ** -0.5; with the default, 0.02, copying forms late
-}
 VOCABULARY_SIZE = 720  # so that every word of the tasks is one token
 TEAMS = {"parcels": 0.7, "parcels_alone": 0.3}  # built-in team -> share of the demonstrations
+HASTY_RATE = 0.9
 
 
-def build(
-    *,
-    tokenizer: Path | None,
-    seed: int,
-    num_tasks: int,
-    careful_steps: int,
-    hasty_steps: int,
-    hasty: float,
-) -> tuple[LlamaForCausalLM, Any]:
-    """Build model and tokenizer."""
+def lessons(template: ChatTemplate, num_tasks: int, seed: int) -> Iterator[Lesson]:
+    """Yield careful episodes, then hasty ones."""
     tasks = parcel_tasks("train", num_tasks, seed=seed, table_size=TABLE_SIZE)
-    words = new_tokenizer(tasks) if tokenizer is None else loaded_tokenizer(tokenizer)
-    model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
-    careful = demonstrations(template, tasks, TeamDemonstrator(tasks))
-    learn(model, careful, careful_steps, lr=5e-3)
-    if hasty_steps:
-        habits = TeamDemonstrator(tasks, hasty=hasty, seed=seed)
-        learn(model, demonstrations(template, tasks, habits), hasty_steps, lr=2e-3)
-    return model, words
+    yield Lesson(demonstrations(template, tasks, TeamDemonstrator(tasks)), 300, lr=5e-3)
+    hasty = TeamDemonstrator(tasks, hasty=HASTY_RATE, seed=seed)
+    yield Lesson(demonstrations(template, tasks, hasty), 150, lr=2e-3)
 
 
 def demonstrations(
     template: ChatTemplate, tasks: Sequence[Task], script: TeamDemonstrator
 ) -> list[EpisodeRecord]:
-    """Play a demonstrator's episodes, with the ids and masks of training.
-
-    Some of them as a team and some alone.
-    """
+    """Play a demonstrator's episodes, some of them as a team and some alone."""
     records: list[EpisodeRecord] = []
     first = 0
     for team, share in TEAMS.items():
@@ -143,33 +117,15 @@ def demonstrations(
     return records
 
 
-def new_tokenizer(tasks: Sequence[Task]) -> Any:
-    """Train a tokenizer on the texts of a careful demonstrator's episodes."""
-    from fctncalling.lab.embedded.tokenizer import train_tokenizer
+def tokenizer_texts(num_tasks: int, seed: int) -> Iterator[str]:
+    """Yield the texts of a careful demonstrator's episodes."""
+    tasks = parcel_tasks("train", min(num_tasks, 400), seed=seed, table_size=TABLE_SIZE)
+    script, ids = TeamDemonstrator(tasks), [task.id for task in tasks]
+    for team in TEAMS:
+        yield from demonstration_texts(TeamEnv(team=team, tasks=tasks), script, ids)
 
-    chosen = tasks[:400]
-    script, ids = TeamDemonstrator(chosen), [task.id for task in chosen]
-    texts = (
-        text
-        for team in TEAMS
-        for text in demonstration_texts(TeamEnv(team=team, tasks=chosen), script, ids)
-    )
-    return train_tokenizer(texts, vocabulary_size=VOCABULARY_SIZE)
-
-
-MAKER = ModelMaker(
-    "fctncalling.lab.embedded.make_team_model",
-    __doc__,
-    build,
-    {
-        "tokenizer": (None, NEW_TOKENIZER),
-        "seed": (1, "seed of tasks, habits, weights and order"),
-        "num_tasks": (3000, "tasks to show"),
-        "careful_steps": (300, "steps on careful episodes"),
-        "hasty_steps": (150, "steps on hasty ones after it"),
-        "hasty": (0.9, "share of half of the people and things with the usual city and box"),
-    },
-)
 
 if __name__ == "__main__":
-    raise SystemExit(MAKER.main())
+    start = NewModel({**TINY_SHAPE, "num_hidden_layers": 2}, VOCABULARY_SIZE, tokenizer_texts)
+    makers = {"team": ModelMaker(start, lessons, num_tasks=3000)}
+    raise SystemExit(run_maker("make_team_model", __doc__, makers))

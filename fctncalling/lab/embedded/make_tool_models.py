@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,29 +22,53 @@ from fctncalling.data.types import Call
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.tool_text.env import JOBS, ToolTextEnv
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, GeneratedTasks, MathTasks
-from fctncalling.envs.tool_text.tasks import QuestionTask, TextTasks
+from fctncalling.envs.tool_text.tasks import QuestionTask
 from fctncalling.envs.tools.box.toolbox import ToolBox, python_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
-from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.lab.embedded.make_model import MODEL_SHAPE
 from fctncalling.lab.embedded.model_maker import (
-    NEW_TOKENIZER,
+    Lesson,
     ModelMaker,
-    learn,
-    loaded_tokenizer,
-    make_model,
+    NewModel,
+    demonstration_texts,
     play_demonstrations,
+    run_maker,
 )
 
 if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM
-
     from fctncalling.algorithms.episodes import EpisodeRecord
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 
-NUM_ENVS = 16
 _OPERATOR = re.compile(r" (\*\*|[-+*]) ")
+MAX_EPISODE_TOKENS = 512
+MENDED = (
+    0.3  # share of the careful demonstrator's first calls that are wrong, all of which it mends
+)
+CARELESS, STUBBORN = 0.8, 0.8  # of the careless demonstrator
+
+
+class ToolJob(NamedTuple):
+    """Tasks of a job, and how its tool is called."""
+
+    tasks: GeneratedTasks
+    wide: GeneratedTasks  # more of the kind than can be known by heart: results can only be copied
+    handler: str
+    tool: str
+    argument: str
+    env: Callable[..., ToolTextEnv]
+
+
+def calculator() -> ToolJob:
+    """Return the job of sums."""
+    tasks, wide = CalculatorTasks(), CalculatorTasks(limit=400)
+    return ToolJob(tasks, wide, "request_call", "calculator", "query", JOBS["calculator"])
+
+
+def python_math() -> ToolJob:
+    """Return the job of word problems, with one executor for all of its environments."""
+    env = partial(JOBS["python_math"], tools=ToolBox([python_tool(PythonExecutor())]))
+    return ToolJob(MathTasks(), MathTasks(seed=1), "python_block", "python_executor", "code", env)
 
 
 class TextDemonstrator:
@@ -60,17 +84,16 @@ class TextDemonstrator:
 
     def __init__(
         self,
-        tasks: TextTasks,
-        handler: str = "request_call",
+        job: ToolJob,
+        tasks: GeneratedTasks,
         *,
-        tool: str = "calculator",
         careless: float = 0.0,
-        stubborn: float = 1.0,
+        stubborn: float = 0.0,
         seed: int = 0,
     ) -> None:
+        self._job = job
         self._tasks = tasks
-        self._syntax = TEXT_HANDLERS[handler]
-        self._tool = tool
+        self._syntax = TEXT_HANDLERS[job.handler]
         self._careless = careless
         self._stubborn = stubborn
         self._seed = seed
@@ -89,10 +112,9 @@ class TextDemonstrator:
         return f"Result={result}{self._syntax.submit}"
 
     def _call(self, code: str) -> str:
-        argument = {"calculator": "query", "python_executor": "code"}.get(self._tool, "query")
-        text = code.removeprefix("print(").removesuffix(")") if self._tool == "calculator" else code
-        name, argument = self._tool, "query" if self._syntax.name == "request_call" else argument
-        return self._syntax.render([Call(name, {argument: text})])
+        if self._job.tool == "calculator":
+            code = code.removeprefix("print(").removesuffix(")")
+        return self._syntax.render([Call(self._job.tool, {self._job.argument: code})])
 
 
 def _spoilt(task: QuestionTask, fails: bool) -> str:
@@ -105,159 +127,49 @@ def _spoilt(task: QuestionTask, fails: bool) -> str:
     return f"{code[: operator.start()]} {replacement} {code[operator.end() :]}"
 
 
-MAX_EPISODE_TOKENS = 512
-# share of the careful demonstrator's first calls that are wrong, all of which it mends
-MENDED = 0.3
+def lessons(
+    make_job: Callable[[], ToolJob], template: ChatTemplate, num_tasks: int, seed: int
+) -> Iterator[Lesson]:
+    """Yield careful episodes, some of them with a mended mistake, then careless ones."""
+    job = make_job()
+
+    def played(tasks: GeneratedTasks, share: float, **habits: float) -> list[EpisodeRecord]:
+        script = TextDemonstrator(job, tasks, seed=seed, **habits)
+        ids, limit = _task_ids(round(share * num_tasks)), MAX_EPISODE_TOKENS
+        env = partial(job.env, tasks=tasks)
+        return play_demonstrations(env, script, template, ids, max_episode_tokens=limit)
+
+    careful = played(job.wide, 1.0) + played(job.tasks, 0.5, careless=MENDED)
+    yield Lesson(careful, 1500, lr=3e-3)
+    wrong = played(job.tasks, 0.5, careless=CARELESS, stubborn=STUBBORN)
+    yield Lesson(wrong, 300, lr=4e-4)
 
 
-class ToolModelPreset(NamedTuple):
-    """Demonstrator settings and vocabulary size of a job."""
-
-    tasks: GeneratedTasks
-    wide: GeneratedTasks  # more of the kind than can be known by heart: results can only be copied
-    handler: str
-    tool: str
-    # so few tokens that no number above 999 is one: rare ones would not be learned
-    vocabulary_size: int
+def tokenizer_texts(make_job: Callable[[], ToolJob], num_tasks: int, seed: int) -> Iterator[str]:
+    """Yield the texts of some episodes, then numbers up to 99 and pairs of digits."""
+    job = make_job()
+    script = TextDemonstrator(job, job.tasks, careless=0.5, stubborn=0.8, seed=seed)
+    yield from demonstration_texts(job.env(tasks=job.tasks), script, _task_ids(min(400, num_tasks)))
+    for _ in range(40):  # often enough for all of them to be worth a token
+        yield " ".join(map(str, (*range(100), *range(100, 1000))))
 
 
-PRESETS = {
-    "calculator": lambda: ToolModelPreset(
-        CalculatorTasks(), CalculatorTasks(limit=400), "request_call", "calculator", 720
-    ),
-    "python_math": lambda: ToolModelPreset(
-        MathTasks(), MathTasks(seed=1), "python_block", "python_executor", 900
-    ),
-}
+def _task_ids(count: int) -> list[str]:
+    return [f"train_{number}" for number in range(count)]
 
 
-def build(
-    *,
-    job: str,
-    tokenizer: Path | None,
-    seed: int,
-    num_tasks: int,
-    careful_steps: int,
-    careless_steps: int,
-    careless: float,
-    stubborn: float,
-) -> tuple[LlamaForCausalLM, Any]:
-    """Build model and tokenizer."""
-    school = DemonstrationGenerator(job, seed, num_tasks)
-    lesson = school.lesson
-    words = school.tokenizer() if tokenizer is None else loaded_tokenizer(tokenizer)
-    model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
-    careful = school.episodes(template, lesson.wide)
-    careful += school.episodes(template, lesson.tasks, MENDED, share=0.5)
-    learn(model, careful, careful_steps, lr=3e-3)
-    if careless_steps:
-        wrong = school.episodes(template, lesson.tasks, careless, stubborn, share=0.5)
-        learn(model, wrong, careless_steps, lr=4e-4)
-    return model, words
+def maker(make_job: Callable[[], ToolJob], vocabulary_size: int, num_tasks: int) -> ModelMaker:
+    """Return the recipe of a job's model.
 
+    vocabulary_size: so small that no number above 999 is one token: rare ones would not be learned.
+    """
+    start = NewModel(MODEL_SHAPE, vocabulary_size, partial(tokenizer_texts, make_job))
+    return ModelMaker(start, partial(lessons, make_job), num_tasks)
 
-class DemonstrationGenerator:
-    """Demonstration generator of a preset."""
-
-    def __init__(self, job: str, seed: int, num_tasks: int) -> None:
-        self.lesson = PRESETS[job]()
-        self._job = job
-        self._seed = seed
-        self._num_tasks = num_tasks
-        self._tools = _tools(job)
-
-    def tokenizer(self) -> Any:
-        """Train a tokenizer on the texts of sampled episodes."""
-        script = self._script(self.lesson.tasks, 0.5, 0.8)
-        texts = episode_text(self._env(self.lesson.tasks), script, self._task_ids(400))
-        return train_number_tokenizer(texts, self.lesson.vocabulary_size)
-
-    def episodes(
-        self,
-        template: ChatTemplate,
-        tasks: GeneratedTasks,
-        careless: float = 0.0,
-        stubborn: float = 0.0,
-        share: float = 1.0,
-    ) -> list[EpisodeRecord]:
-        """Play a demonstrator's episodes on a share of the tasks."""
-        return play_demonstrations(
-            lambda: self._env(tasks),
-            self._script(tasks, careless, stubborn),
-            template,
-            self._task_ids(round(share * self._num_tasks)),
-            max_episode_tokens=MAX_EPISODE_TOKENS,
-        )
-
-    def _env(self, tasks: GeneratedTasks) -> ToolTextEnv:
-        return JOBS[self._job](tasks=tasks, **self._tools)
-
-    def _script(self, tasks: GeneratedTasks, careless: float, stubborn: float) -> TextDemonstrator:
-        lesson, habits = self.lesson, {"careless": careless, "stubborn": stubborn}
-        return TextDemonstrator(tasks, lesson.handler, tool=lesson.tool, seed=self._seed, **habits)
-
-    def _task_ids(self, count: int) -> list[str]:
-        return [f"train_{number}" for number in range(min(count, self._num_tasks))]
-
-
-def train_number_tokenizer(texts: Iterator[str], vocabulary_size: int) -> Any:
-    """Train a tokenizer with numbers up to 99 and pairs of digits."""
-    from fctncalling.lab.embedded.tokenizer import train_tokenizer
-
-    def training_texts() -> Iterator[str]:
-        yield from texts
-        for _ in range(40):  # often enough for all of them to be worth a token
-            yield " ".join(map(str, (*range(100), *range(100, 1000))))
-
-    return train_tokenizer(training_texts(), vocabulary_size=vocabulary_size)
-
-
-def episode_text(
-    env: ToolTextEnv, script: TextDemonstrator, task_ids: Sequence[str]
-) -> Iterator[str]:
-    """Yield every text of the demonstrator's episodes."""
-    for task_id in task_ids:
-        player = _TextRecordingPlayer(task_id, script)
-        play_episode(env, task_id, player)
-        yield from player.texts
-    env.close()
-
-
-class _TextRecordingPlayer:
-    """Demonstrator as a player that records every text a model would read or write."""
-
-    def __init__(self, task_id: str, script: TextDemonstrator) -> None:
-        self.texts: list[str] = []
-        self._task_id = task_id
-        self._script = script
-
-    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        """Return the demonstrator's action."""
-        action = self._script(self._task_id, 0, len(self.texts) // 2, info)
-        self.texts += [observation, action]
-        return action
-
-
-def _tools(job: str) -> dict[str, Any]:
-    """Return the tools that all environments of a job share."""
-    return {"tools": ToolBox([python_tool(PythonExecutor())])} if job == "python_math" else {}
-
-
-MAKER = ModelMaker(
-    "fctncalling.lab.embedded.make_tool_models",
-    __doc__,
-    build,
-    {
-        "job": ("calculator", "environment to play, calculator or python_math"),
-        "tokenizer": (None, NEW_TOKENIZER),
-        "seed": (1, "seed of tasks, habits, weights and order"),
-        "num_tasks": (8000, "tasks to show"),
-        "careful_steps": (1200, "steps on careful episodes"),
-        "careless_steps": (200, "steps on careless ones after it"),
-        "careless": (0.5, "share of wrong first calls"),
-        "stubborn": (0.8, "share of those never mended"),
-    },
-)
 
 if __name__ == "__main__":
-    raise SystemExit(MAKER.main())
+    makers = {
+        "calculator": maker(calculator, vocabulary_size=720, num_tasks=8000),
+        "python_math": maker(python_math, vocabulary_size=900, num_tasks=3600),
+    }
+    raise SystemExit(run_maker("make_tool_models", __doc__, makers))

@@ -9,7 +9,6 @@ the task: to be on the truth's path does not say all.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,9 +20,14 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.embedded.demonstrator import parse_truth_call
 from fctncalling.lab.embedded.stream_tasks import PLACES
-from fctncalling.lab.embedded.vocabulary import VocabularyDraw, is_reserved, render
+from fctncalling.lab.embedded.vocabulary import (
+    Entry,
+    VocabularyDraw,
+    distinct_entries,
+    is_reserved,
+    render,
+)
 
-Entry = dict[str, Any]
 TEAR_RATE = 0.3  # of an unwrapped file
 NOTICE_RATE = 0.5  # of a user who is told that a turn is done and something is amiss
 COINS = 2
@@ -192,11 +196,7 @@ def mended_entries(split: str, num_tasks: int, *, seed: int = 0, first_id: int =
     """Return distinct entries of a split ("train" or "held_out")."""
     rng = random.Random(f"mended_{split} {seed}")
     draw = VocabularyDraw(rng, held_out=split == "held_out")
-    entries, seen = list[Entry](), set[str]()
-    while len(entries) < num_tasks:
-        drawn = mended_entry(draw)
-        text = json.dumps(drawn and drawn["question"])
-        if drawn is not None and text not in seen:
-            seen.add(text)
-            entries.append({"id": f"multi_turn_base_{first_id + len(entries)}", **drawn})
-    return entries
+    made = distinct_entries(
+        lambda: mended_entry(draw), num_tasks, "multi_turn_base", first_id=first_id, seen=set()
+    )
+    return list(made)

@@ -1,4 +1,4 @@
-"""Skeleton of embedded models' makers: command line, demonstrations, lessons, files."""
+"""Maker of embedded models: a start, lessons from demonstrations, the files of a folder."""
 
 from __future__ import annotations
 
@@ -25,55 +25,103 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 MAX_POSITIONS = 4096  # tokens; the embedded episodes have up to 400
-BATCH_SIZE = 20  # episodes, about 2,000 tokens: small models want many steps, not large ones
 NUM_ENVS = 16
-NEW_TOKENIZER = (
-    "folder whose tokenizer to take (default: a new one, whose numbering chance decides)"
-)
+TINY_SHAPE: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "initializer_range": 0.125,  # hidden_size ** -0.5; with the default, 0.02, copying forms late
+}
+
+
+class Lesson(NamedTuple):
+    """Demonstrations, and how a model is fitted to them."""
+
+    records: Sequence[EpisodeRecord]
+    num_steps: int
+    lr: float
+    order_seed: int = 0
+    batch_size: int = 20  # episodes, about 2,000 tokens: small models want many steps, not large
+
+
+class NewModel(NamedTuple):
+    """Randomly initialised model: its shape, and texts to train its tokenizer on."""
+
+    shape: Mapping[str, Any]
+    vocabulary_size: int
+    texts: Callable[[int, int], Iterable[str]]  # of a number of tasks and a seed
 
 
 class ModelMaker(NamedTuple):
-    """Maker of an embedded model: `python -m MODULE` writes what `build(**options)` returns."""
+    """Recipe of a model: its start, and the lessons of (template, number of tasks, seed)."""
 
-    module: str
-    description: str | None
-    build: Callable[..., tuple[LlamaForCausalLM, Any]]  # model and tokenizer
-    options: Mapping[str, tuple[Any, str]]  # name -> default, help; None stands for a folder
-    folder: Path | None = None  # written where --output_dir says nothing
+    start: NewModel | Path  # Path: the folder of a model that is fitted further
+    lessons: Callable[[ChatTemplate, int, int], Iterator[Lesson]]
+    num_tasks: int
 
-    def main(self, argv: list[str] | None = None) -> int:
-        """Make demonstrations, fit the model, write its folder and print a summary."""
-        parser = argparse.ArgumentParser(
-            prog=f"python -m {self.module}", description=self.description
-        )
-        parser.add_argument(
-            "--output_dir",
-            type=Path,
-            default=self.folder,
-            required=not self.folder,
-            help="folder to write",
-        )
-        for name, (default, sentence) in self.options.items():
-            kind = Path if default is None else type(default)
-            note = sentence if default is None else f"{sentence} (default {default})"
-            parser.add_argument(f"--{name}", type=kind, default=default, help=note)
-        options = vars(parser.parse_args(argv))
-        folder = options.pop("output_dir")
-        model, words = self.build(**options)
-        write_model(folder, model, words, self.module, **options)
-        return 0
+    def build(self, words: Any, num_tasks: int, seed: int) -> LlamaForCausalLM:
+        """Build the model of a tokenizer."""
+        import torch
+        from transformers import LlamaForCausalLM
+
+        from fctncalling.algorithms.policy.chat_template import ChatTemplate
+
+        torch.set_num_threads(1)  # the same weights wherever it runs on the same processor
+        if isinstance(self.start, NewModel):
+            model = _new_model(words, self.start.shape, seed)
+        else:
+            model = LlamaForCausalLM.from_pretrained(str(self.start))
+        for lesson in self.lessons(ChatTemplate(words), num_tasks, seed):
+            learn(model, lesson)
+        return model
+
+    def train_tokenizer(self, num_tasks: int, seed: int) -> Any:
+        """Train a tokenizer for a new model; chance decides its numbering."""
+        from fctncalling.lab.embedded.tokenizer import train_tokenizer
+
+        if not isinstance(self.start, NewModel):
+            raise SystemExit(f"error: --new_tokenizer: the model goes on from {self.start}")
+        texts = self.start.texts(num_tasks, seed)
+        return train_tokenizer(texts, vocabulary_size=self.start.vocabulary_size)
 
 
-def make_model(
-    words: Any, *, seed: int, shape: Mapping[str, Any]
-) -> tuple[LlamaForCausalLM, ChatTemplate]:
-    """Build a randomly initialised model for a tokenizer, and its template."""
+def run_maker(
+    module: str,
+    description: str | None,
+    makers: Mapping[str, ModelMaker],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Run `python -m fctncalling.lab.embedded.MODULE`: make a model and write its folder.
+
+    makers: by name of the folder in data/embedded; the flag --job chooses one of several.
+    """
+    module = f"fctncalling.lab.embedded.{module}"
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
+    parser.add_argument("--job", choices=makers, default=next(iter(makers)), help="model to make")
+    parser.add_argument("--output_dir", type=Path, help="folder (default: that of data/embedded)")
+    parser.add_argument(
+        "--new_tokenizer", action="store_true", help="do not take the committed one"
+    )
+    parser.add_argument("--num_tasks", type=int, help="tasks to demonstrate")
+    parser.add_argument("--seed", type=int, default=1, help="of tasks, habits, weights and order")
+    options = parser.parse_args(argv)
+    maker, committed = makers[options.job], EMBEDDED / options.job
+    sizes = (options.num_tasks or maker.num_tasks, options.seed)
+    words = maker.train_tokenizer(*sizes) if options.new_tokenizer else _tokenizer(committed)
+    model = maker.build(words, *sizes)
+    job = f" --job {options.job}" if len(makers) > 1 else ""
+    command = f"python -m {module}{job} --num_tasks {sizes[0]} --seed {options.seed}"
+    write_model(options.output_dir or committed, model, words, command)
+    return 0
+
+
+def _new_model(words: Any, shape: Mapping[str, Any], seed: int) -> LlamaForCausalLM:
+    """Return a randomly initialised model for a tokenizer."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from fctncalling.algorithms.policy.chat_template import ChatTemplate
-
-    torch.set_num_threads(1)  # the same weights wherever it runs on the same processor
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(words),
@@ -86,10 +134,10 @@ def make_model(
     )
     model = LlamaForCausalLM(config)
     print(f"{len(words)} tokens, {sum(weight.numel() for weight in model.parameters()):,} weights")
-    return model, ChatTemplate(words)
+    return model
 
 
-def loaded_tokenizer(folder: Path) -> Any:
+def _tokenizer(folder: Path) -> Any:
     """Return the tokenizer of a folder."""
     from transformers import PreTrainedTokenizerFast
 
@@ -121,10 +169,7 @@ def play_demonstrations(
     *,
     max_episode_tokens: int,
 ) -> list[EpisodeRecord]:
-    """Play a demonstrator's episodes, with the ids and masks of training.
-
-    They are played by the ordinary rollout.
-    """
+    """Play a demonstrator's episodes by the ordinary rollout, with ids and masks of training."""
     from fctncalling.algorithms.generation.engine_api import ScriptedEngine
     from fctncalling.algorithms.rollout.collect import collect
 
@@ -148,76 +193,56 @@ def demonstration_texts(
             for message in info["messages"]:
                 content = str(message["content"])
                 yield content.rpartition("\n")[2] if message.get("tools") else content
-            yield signatures_text(info["tools"])
+            yield " ".join(_signature(tool["function"]) for tool in info["tools"])
             step = step + 1 if info["turn"] == turn else 0
             turn = info["turn"]
             action = script(task_id, turn, step, info)
             yield action
             _, _, terminated, truncated, info = env.step(action)
             ended = terminated or truncated
+    env.close()
 
 
-def signatures_text(tools: Sequence[Any]) -> str:
-    """Return the offered functions as the chat template renders them."""
-    functions = [tool["function"] for tool in tools]
-    return " ".join(
-        f"{function['name']}({','.join(function['parameters']['properties'])})"
-        for function in functions
-    )
+def _signature(function: Mapping[str, Any]) -> str:
+    """Return an offered function as the chat template renders it."""
+    return f"{function['name']}({','.join(function['parameters']['properties'])})"
 
 
-def learn(
-    model: LlamaForCausalLM,
-    records: Sequence[EpisodeRecord],
-    num_steps: int,
-    *,
-    lr: float,
-    order_seed: int = 0,
-    batch_size: int = BATCH_SIZE,
-) -> None:
-    """Fit the model to demonstrations for a number of steps, with a progress bar."""
+def learn(model: LlamaForCausalLM, lesson: Lesson) -> None:
+    """Fit the model to a lesson's demonstrations, with a progress bar."""
     from tqdm import tqdm
 
     from fctncalling.algorithms.supervised import SupervisedConfig
     from fctncalling.lab.embedded.fit import fit_supervised
 
-    right = sum(bool(record.success) for record in records) / len(records)
-    epochs = -(-num_steps * batch_size // len(records))
+    right = sum(bool(record.success) for record in lesson.records) / len(lesson.records)
     config = SupervisedConfig(
-        epochs=epochs, max_steps=num_steps, batch_size=batch_size, lr=lr, seed=order_seed
+        epochs=-(-lesson.num_steps * lesson.batch_size // len(lesson.records)),
+        max_steps=lesson.num_steps,
+        batch_size=lesson.batch_size,
+        lr=lesson.lr,
+        seed=lesson.order_seed,
     )
-    with tqdm(total=num_steps, desc=f"demonstrations, {right:.0%} right", unit="step") as bar:
-        fit_supervised(model, records, config, on_step=lambda metrics: _show(bar, metrics))
+    label = f"demonstrations, {right:.0%} right"
+    with tqdm(total=lesson.num_steps, desc=label, unit="step") as bar:
+
+        def show(metrics: dict[str, float]) -> None:
+            bar.update()
+            if bar.n % 50 == 0:
+                bar.set_postfix(
+                    loss=f"{metrics['loss']:.3f}", accuracy=f"{metrics['accuracy']:.3f}"
+                )
+
+        fit_supervised(model, lesson.records, config, on_step=show)
 
 
-def _show(bar: Any, metrics: dict[str, float]) -> None:
-    bar.update()
-    if bar.n % 50 == 0:
-        bar.set_postfix(loss=f"{metrics['loss']:.3f}", accuracy=f"{metrics['accuracy']:.3f}")
-
-
-def write_model(
-    folder: Path, model: LlamaForCausalLM, words: Any, module: str, /, **recipe: object
-) -> None:
-    """Write model, tokenizer and `SHA256.json` to a folder.
-
-    The last has the command of a module with its settings, and the hash of every file written.
-    None stands for the folder; paths of this project are told from its root.
-    """
+def write_model(folder: Path, model: LlamaForCausalLM, words: Any, command: str) -> None:
+    """Write model, tokenizer and `SHA256.json`: the command, and the hash of every file."""
     model.save_pretrained(folder)
     words.save_pretrained(folder)
     files = [path for path in sorted(folder.iterdir()) if path.name != "SHA256.json"]
     hashes = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     size = sum(path.stat().st_size for path in files)
-    arguments = {key: _told(folder if value is None else value) for key, value in recipe.items()}
-    command = " ".join([f"python -m {module}", *(f"--{k} {v}" for k, v in arguments.items())])
     text = json.dumps({"command": command, "sha256": hashes}, indent=1)
     (folder / "SHA256.json").write_text(f"{text}\n")
     print(f"{folder}: {size:,} bytes; rebuild with: {command}")
-
-
-def _told(value: object) -> object:
-    root = EMBEDDED.parents[1]
-    if isinstance(value, Path) and value.is_relative_to(root):
-        return value.relative_to(root)
-    return value

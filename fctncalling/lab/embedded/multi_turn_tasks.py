@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from fctncalling.lab.embedded.scenes import FileScene, Scene, TicketScene, UserRequest, VehicleScene
-from fctncalling.lab.embedded.vocabulary import RejectedDraw, VocabularyDraw, render, wording
+from fctncalling.lab.embedded.vocabulary import (
+    Entry,
+    RejectedDraw,
+    VocabularyDraw,
+    render,
+    wording,
+)
 
-Entry = dict[str, Any]
 SCENES: tuple[type[Scene], ...] = (FileScene, FileScene, TicketScene, VehicleScene)
 TELLING = frozenset({"create_ticket", "ls"})  # their answers name what a later request may mean
 MISSING_SLOT = {
@@ -51,8 +55,8 @@ class Turn:
 
 def multi_turn_task(
     draw: VocabularyDraw, category: str, length: TaskLength = EMBEDDED_LENGTH
-) -> tuple[Entry, list[list[str]]]:
-    """Draw a multi-turn task of a BFCL category: (entry without id, ground truth)."""
+) -> Entry:
+    """Draw an entry, without id, of a multi-turn BFCL category."""
     scene = draw.rng.choice(SCENES)(draw)
     config = scene.initial_config()
     turns = [
@@ -82,7 +86,7 @@ def multi_turn_task(
     }
     if missed:
         entry["missed_function"] = missed
-    return entry, [turn.calls for turn in turns]
+    return {**entry, "ground_truth": [turn.calls for turn in turns]}
 
 
 def next_turn(scene: Scene, draw: VocabularyDraw, *, first: bool, two: bool = True) -> Turn:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.lab.embedded.vocabulary import RejectedDraw, VocabularyDraw, is_reserved, wording
+from fctncalling.lab.embedded.vocabulary import (
+    Entry,
+    RejectedDraw,
+    VocabularyDraw,
+    is_reserved,
+    wording,
+)
 
-Entry = dict[str, Any]
 BFCL_CALL = tuple[str, dict[str, Any]]
 TYPES = {"string": "string", "integer": "integer"}
 
@@ -31,10 +36,10 @@ def draw_request(draw: VocabularyDraw, name: str, *, opens: bool) -> tuple[str, 
     return draw.phrase(function["phrases"], call[1], opens=opens), call
 
 
-def single_turn_task(draw: VocabularyDraw, category: str) -> tuple[Entry, list[Entry] | None]:
-    """Draw a single-turn task of a BFCL category: (entry without id, ground truth)."""
+def single_turn_task(draw: VocabularyDraw, category: str) -> Entry:
+    """Draw an entry, without id, of a single-turn BFCL category."""
     if category == "irrelevance":
-        return irrelevance_task(draw), None
+        return irrelevance_task(draw)
     several = "parallel" in category
     num_calls = (3 if draw.chance(0.2) else 2) if several else 1
     functions = sorted(wording()["functions"])
@@ -56,7 +61,8 @@ def single_turn_task(draw: VocabularyDraw, category: str) -> tuple[Entry, list[E
     question = texts[0] + "".join(
         draw.rng.choice(wording()["joiners"]) + text for text in texts[1:]
     )
-    return single_turn_entry(question, offered), [ground_truth_of_call(call) for call in calls]
+    truth = [ground_truth_of_call(call) for call in calls]
+    return {**single_turn_entry(question, offered), "ground_truth": truth}
 
 
 def irrelevance_task(draw: VocabularyDraw) -> Entry:

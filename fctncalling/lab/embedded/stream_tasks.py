@@ -8,15 +8,19 @@ tells, long after. A stream of them has no end, so each task is played once.
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
-from fctncalling.lab.embedded.vocabulary import VocabularyDraw, is_reserved, render
+from fctncalling.lab.embedded.vocabulary import (
+    Entry,
+    VocabularyDraw,
+    distinct_entries,
+    is_reserved,
+    render,
+)
 
-Entry = dict[str, Any]
 OFFERED = ("cp", "mv", "echo")  # beside some of DISTRACTORS
 DISTRACTORS = ("cat", "touch", "rm", "wc", "grep", "ls")
 RULES = {
@@ -179,11 +183,11 @@ def stream_entries(
     # the first word is the key that the lessons of the committed model were drawn by
     rng = random.Random(f"critical_{split} {seed}")
     draw = VocabularyDraw(rng, held_out=split == "held_out")
-    entries, seen = list[Entry](), set[str]()
-    while len(entries) < num_tasks:
-        drawn = stream_entry(draw, errands)
-        text = json.dumps(drawn and drawn["question"])
-        if drawn is not None and text not in seen:
-            seen.add(text)
-            entries.append({"id": f"multi_turn_base_{first_id + len(entries)}", **drawn})
-    return entries
+    made = distinct_entries(
+        lambda: stream_entry(draw, errands),
+        num_tasks,
+        "multi_turn_base",
+        first_id=first_id,
+        seen=set(),
+    )
+    return list(made)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+Entry = dict[str, Any]
 HELD_OUT_SHARE = 6  # one combination in this many is reserved for the held-out tasks
 MAX_DRAWS = 40
 
@@ -86,3 +87,29 @@ class VocabularyDraw:
         """
         text = self.rng.choice(phrases).format(**slots)
         return str(self.rng.choice(wording()["openers"])) + text if opens else text
+
+
+def distinct_entries(
+    draw_entry: Callable[[], Entry | None],
+    count: int,
+    category: str,
+    *,
+    first_id: int,
+    seen: set[str],
+    key: Callable[[Entry], Any] = lambda entry: entry["question"],
+) -> Iterator[Entry]:
+    """Yield entries with ids of which no two have one `key`, nor one that is in `seen`.
+
+    A draw of None, or one that raises RejectedDraw, is drawn anew.
+    """
+    made = 0
+    while made < count:
+        try:
+            entry = draw_entry()
+        except RejectedDraw:
+            continue
+        text = json.dumps(entry and key(entry))
+        if entry is not None and text not in seen:
+            seen.add(text)
+            yield {"id": f"{category}_{first_id + made}", **entry}
+            made += 1
