@@ -13,7 +13,6 @@ import pytest
 from conftest import VerdictCounter
 
 from fctncalling.cli.command import main
-from fctncalling.lab.conformance.drafts import stratum_name
 from fctncalling.lab.conformance.function_scorer import call_scorer
 from fctncalling.lab.conformance.made_answers import made_answers_of_category
 from fctncalling.lab.conformance.recorded import (
@@ -22,6 +21,7 @@ from fctncalling.lab.conformance.recorded import (
     pack_bits,
     unpack_bits,
 )
+from fctncalling.lab.conformance.single_turn_mutations import stratum_name
 
 SCORER = """
 import json, sys

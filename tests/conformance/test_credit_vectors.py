@@ -26,7 +26,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples/credit_conformance.py"
 
 
 def lambda_return(rewards: list[Fraction], values: list[Fraction], vector: Any) -> Fraction:
-    """Return the mix of all k-step returns; values: behind each reward, the last one a bootstrap."""
+    """Return the mix of all k-step returns; values: after each reward, the last a bootstrap."""
     gamma, lam = (Fraction(str(vector[name])) for name in ("gamma", "lam"))
     returns = [
         sum(gamma**i * reward for i, reward in enumerate(rewards[:k])) + gamma**k * values[k - 1]

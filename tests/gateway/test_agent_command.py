@@ -26,8 +26,13 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.lab.gateway.agent_process import EpisodeOffer, LastingAgent, read_outcome
-from fctncalling.lab.gateway.agent_source import AgentEpisodeSource, agent_source
+from fctncalling.lab.gateway.agent_source import (
+    AgentEpisodeSource,
+    EpisodeOffer,
+    LastingAgent,
+    agent_source,
+    read_outcome,
+)
 from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import TaskSetup, make_task_setup

@@ -1,12 +1,14 @@
-"""Made answers: a seed's mutations of the right answers to official tasks."""
+"""Made answers: a seed's mutations of right answers, written in a form, and a scorer of them."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fctncalling.cli.score.readings import Reading, ReadingFlags
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.task_finder import (
     category_file,
@@ -14,25 +16,23 @@ from fctncalling.cli.shared.task_finder import (
     use_sibling_long_context_tables,
 )
 from fctncalling.data.categories import AST, MULTI_TURN, RELEVANCE, category_language
-from fctncalling.data.types import FunctionDoc, Task, Verdict
+from fctncalling.data.types import Call, FunctionDoc, Task, Verdict
 from fctncalling.envs.errors import MissingExtra
-from fctncalling.envs.handlers import DecodeError
+from fctncalling.envs.handlers import DecodeError, Handler, get_handler
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.handlers.source_calls import tree_sitter_grammar
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.conformance.agreement import ExpectedVerdict
-from fctncalling.lab.conformance.drafts import (
-    AnswerDraft,
-    Mutation,
-    right_answer_draft,
-    stratum_name,
-)
 from fctncalling.lab.conformance.multi_turn_mutations import TURN_MUTATIONS, right_multi_turn_draft
 from fctncalling.lab.conformance.single_turn_mutations import (
     ARGUMENT_MUTATIONS,
     CALL_MUTATIONS,
     IRRELEVANCE_MUTATIONS,
     RELEVANCE_MUTATIONS,
+    AnswerDraft,
+    Mutation,
+    right_answer_draft,
+    stratum_name,
 )
 
 CATEGORIES = (*AST, *RELEVANCE, *(name for name in MULTI_TURN if "composite" not in name))
@@ -88,11 +88,10 @@ def made_answers(
             group, make = mutations[name]
             try:
                 answer = make(draft, rng)
-            except ValueError:  # a value that has no literal
+            except (TypeError, ValueError):  # nothing to change, or a value that has no literal
                 continue
-            if answer is not None:
-                made += 1
-                yield MadeAnswer(task, name, group, *answer)
+            made += 1
+            yield MadeAnswer(task, name, group, *answer)
 
 
 def _draft_and_mutations(task: Task) -> tuple[Any, Mapping[str, Mutation]]:
@@ -150,11 +149,11 @@ def scorer_record(answer: MadeAnswer, answer_id: str) -> dict[str, Any]:
     The task as BFCL's files have it; the answer as text and as the calls that BFCL's decoder reads
     in it.
     """
-    texts = answer.response
+    texts, handler = answer.response, handler_for(answer.task, ANSWER_FORM)
     calls = (
-        [[_calls_in(answer.task, step) for step in turn] for turn in texts]
+        [[calls_json(handler, step) for step in turn] for turn in texts]
         if answer.task.is_multi_turn
-        else _calls_in(answer.task, texts)
+        else calls_json(handler, texts)
     )
     return {
         "id": answer_id,
@@ -164,9 +163,10 @@ def scorer_record(answer: MadeAnswer, answer_id: str) -> dict[str, Any]:
     }
 
 
-def _calls_in(task: Task, text: str) -> list[dict[str, Any]] | None:
+def calls_json(handler: Handler, text: str) -> list[dict[str, Any]] | None:
+    """Return the calls of a text as JSON; None where a handler reads none."""
     try:
-        calls = handler_for(task, ANSWER_FORM).decode(text)
+        calls = handler.decode(text)
     except DecodeError:
         return None
     return [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
@@ -191,19 +191,6 @@ def task_entry(task: Task) -> dict[str, Any]:
     return entry
 
 
-class OwnScorer:
-    """Scorer of lines; lines of one task that follow each other share its replayed truth."""
-
-    def __init__(self) -> None:
-        self._task: Task | None = None
-
-    def valid(self, record: Mapping[str, Any]) -> bool:
-        """Return whether the answer of a line is valid."""
-        if self._task is None or self._task.id != record["task"]["id"]:
-            self._task = task_of(record)
-        return judge(self._task, record["answer"]["text"], ANSWER_FORM).valid
-
-
 def task_of(record: Mapping[str, Any]) -> Task:
     """Return the task of a line."""
     entry = record["task"]
@@ -220,3 +207,77 @@ def task_of(record: Mapping[str, Any]) -> Task:
         involved_classes=entry.get("involved_classes", ()),
         missed_functions={int(at): names for at, names in entry.get("missed_function", {}).items()},
     )
+
+
+class AnswerWriter:
+    """Writer of made answers in the form of a handler of ours; what it cannot say is left out."""
+
+    def __init__(self, flags: ReadingFlags) -> None:
+        self.left_out = 0
+        name = flags.handler or "auto"
+        if name != "auto" and "Handler" in name:
+            raise InputError(
+                f"--handler {name}: here answers are written, too: name a handler of ours, such as "
+                "hermes_calls"
+            )
+        self._handler = None if name == "auto" else get_handler(name)
+        named = flags._replace(handler=None if name == "auto" else name)
+        keeps = "keep" if flags.dots == "auto" else flags.dots  # as the answers are made
+        self.reading = named._replace(dots=keeps).reading("", ())
+
+    def written(self, task: Task, response: Any) -> Any:
+        """Return a response in the form, None where it holds what the form cannot say."""
+        if self._handler is None and not self.reading.underscores:
+            return response
+        try:
+            if task.is_multi_turn:
+                return [[self._text(task, step) for step in turn] for turn in response]
+            return self._text(task, response)
+        except ValueError:
+            self.left_out += 1
+            return None
+
+    def _text(self, task: Task, text: str) -> str:
+        try:
+            calls: Sequence[Call] = handler_for(task, ANSWER_FORM).decode(text)
+        except DecodeError:
+            if task.kind in ("irrelevance", "relevance"):
+                return text  # words, which hold no call in any form
+            raise
+        if self.reading.underscores and not task.executes_calls:
+            dotted = {doc.name for doc in task.functions if "." in doc.name}
+            if {each.name for each in calls} & {name.replace(".", "_") for name in dotted}:
+                raise ValueError("a name that is wrong by its dots alone cannot be told any more")
+            calls = [Call(each.name.replace(".", "_"), each.arguments) for each in calls]
+        written = (self._handler or handler_for(task, ANSWER_FORM)).render(calls)
+        decoder = self.reading.decoder
+        if not decoder.is_default:
+            read = json.loads(decoder.decode(written, self.reading.functions(task), executes=True))
+            if read != [{each.name: json.dumps(dict(each.arguments))} for each in calls]:
+                raise ValueError("its values would be read as others, by the types of the function")
+        return written
+
+
+class OwnScorer:
+    """Scorer of ours that reads answers as they were written.
+
+    Lines of one task that follow each other share its replayed truth.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._task: Task | None = None
+
+    def valid(self, record: Mapping[str, Any]) -> bool:
+        """Return whether the answer of a line is valid."""
+        decoder, answer = self._reading.decoder, record["answer"]["text"]
+        if self._task is None or self._task.id != record["task"]["id"]:
+            self._task = self._reading.task(task_of(record))
+        if not decoder.is_default:
+            functions = self._reading.functions(task_of(record))
+            answer = (
+                [[decoder.decode(step, functions, executes=True) for step in t] for t in answer]
+                if self._task.is_multi_turn
+                else decoder.decode(answer, functions)
+            )
+        return judge(self._task, answer, self._reading.form).valid

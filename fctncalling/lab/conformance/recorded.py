@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.task_finder import category_file
 from fctncalling.lab.conformance.made_answers import MadeAnswer, made_answers_of_category
@@ -98,13 +100,10 @@ def answers_hash(answers: Iterable[MadeAnswer]) -> str:
 
 def pack_bits(bits: Sequence[bool]) -> str:
     """Return bits as text, eight a byte, the first the lowest."""
-    data = bytearray((len(bits) + 7) // 8)
-    for index, bit in enumerate(bits):
-        data[index // 8] |= bit << index % 8
-    return base64.b64encode(data).decode()
+    return base64.b64encode(np.packbits(np.array(bits, bool), bitorder="little")).decode()
 
 
 def unpack_bits(text: str, count: int) -> list[bool]:
     """Return so many bits of a text that `pack_bits` wrote."""
-    data = base64.b64decode(text)
-    return [bool(data[index // 8] >> index % 8 & 1) for index in range(count)]
+    data = np.frombuffer(base64.b64decode(text), np.uint8)
+    return np.unpackbits(data, count=count, bitorder="little").astype(bool).tolist()

@@ -25,6 +25,8 @@ from fctncalling.lab.mcp_client.guard import CLEAN_UP_S, guarded
 MAX_LINE = 1 << 20
 """Bytes of the longest line that is read; a verdict needs some forty."""
 
+SELF = "self"
+"""Name of our own scorer or parser."""
 _READ = 1 << 16
 _KEPT_ERRORS = 2000  # bytes of a scorer's standard error, the last
 _GRACE_S = 2.0
@@ -81,11 +83,21 @@ def scorer_command(command: str, protocol: LineProtocol = SCORER) -> list[str]:
     return words
 
 
-def _found(command: list[str]) -> list[str]:
-    """Return a command whose program is there; else raise FileNotFoundError."""
-    if shutil.which(command[0]) is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
-    return command
+def scorer_replies(
+    scorer: str,
+    limits: ScorerTimeLimits,
+    protocol: LineProtocol,
+    records: Iterator[dict[str, Any]],
+    own: Callable[[dict[str, Any]], Any],
+) -> Iterator[ScorerReply]:
+    """Yield what a scorer or parser answers to records; of "self" the results of `own`."""
+    if scorer == SELF:
+        for record in records:
+            line = json.loads(json.dumps(record))  # what any other gets
+            yield ScorerReply(record["id"], own(line))
+        return
+    with ScorerProcess(scorer, limits, protocol) as process:
+        yield from process.judge_records(records)
 
 
 class ScorerProcess:
@@ -102,8 +114,11 @@ class ScorerProcess:
         self._name = f"{protocol.flag} {' '.join(scorer.split()):.100}"
         self._limits = limits
         try:
+            command = scorer_command(scorer, protocol)
+            if shutil.which(command[0]) is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
             self._process = subprocess.Popen(
-                guarded(_found(scorer_command(scorer, protocol))),
+                guarded(command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -361,11 +361,8 @@ def _fill(truth: BranchedTruth, states: Mapping[_Key, _State]) -> None:
         variances = [state.variance / len(state.returns) for state in own]
         truth.value_variances.append(np.asarray(variances))
         for offset, half in enumerate(truth.halves):
-            half.append(np.asarray([_mean(state_returns[offset::2]) for state_returns in returns]))
-
-
-def _mean(values: Vector) -> float:
-    return float(values.mean()) if len(values) else 0.0
+            parts = [state_returns[offset::2] for state_returns in returns]
+            half.append(np.asarray([part.mean() if len(part) else 0.0 for part in parts]))
 
 
 def _same_prefix(truth: BranchedTruth, key: _Key, branch: Any) -> bool:

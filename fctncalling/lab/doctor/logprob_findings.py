@@ -7,6 +7,8 @@ import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
+from operator import eq
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -98,7 +100,10 @@ def retokenisation_finding(
                 again = template.encode(template.spell(ids))
                 if again != ids:
                     changed += 1
-                    place = place or _split(template, ids, again)
+                    at = sum(takewhile(bool, map(eq, ids, again)))
+                    first = template.spell(again[at : at + 1])
+                    split = f"{template.spell(ids[at : at + 3])!r}, which begins with {first!r}"
+                    place = place or f"{split} when encoded"
     if not count:
         return unchecked("re-tokenisation", "no action was sampled")
     message = f"{count - changed} of {count} sampled actions encode to the same ids again"
@@ -117,13 +122,6 @@ def _actions(
         if end:
             yield action
             action = []
-
-
-def _split(template: ChatTemplate, ids: Sequence[int], again: Sequence[int]) -> str:
-    pairs = zip(ids, again, strict=False)
-    at = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(ids), len(again)))
-    one, other = template.spell(ids[at : at + 3]), template.spell(again[at : at + 1])
-    return f"{one!r}, which begins with {other!r} when encoded"
 
 
 def adapter_effect_finding(

@@ -144,18 +144,6 @@ def training_rows(
     return rows
 
 
-def row_weight_versions(forest: ActionForest, kept: Iterable[int]) -> list[int]:
-    """Return the version of the weights that sampled each of the training rows."""
-    versions: list[int] = []
-    before: SampledAction | None = None
-    for number in kept:
-        action = forest.actions[number]
-        if before is None or action.parent != before.number or action.version != before.version:
-            versions.append(action.version)
-        before = action
-    return versions
-
-
 def rewards_of_actions(kept: Sequence[int], given: Iterable[tuple[int, float]]) -> dict[int, float]:
     """Return the reward of each kept action from (number of the last action then, reward) pairs.
 

@@ -93,9 +93,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace) -> int:
     from fctncalling.data.bfcl import embedded_path
-    from fctncalling.lab.gateway.chat_messages import ContextCallForm
     from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
     from fctncalling.lab.gateway.gateway_server import GatewayServer
+    from fctncalling.lab.gateway.rendering import ContextCallForm
     from fctncalling.lab.gateway.sampler import Sampler
 
     _check(args)

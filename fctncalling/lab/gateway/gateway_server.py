@@ -19,21 +19,20 @@ from urllib.parse import urlsplit
 from fctncalling.data.unsafe_text import encodable_value
 from fctncalling.lab.gateway.completion_request import (
     CompletionRequest,
+    GatewayError,
     chat_request,
+    invalid_field,
     text_request,
 )
 from fctncalling.lab.gateway.gateway import DEFAULT_SESSION, Gateway
-from fctncalling.lab.gateway.gateway_error import GatewayError, invalid_field
 from fctncalling.lab.gateway.gateway_session import GatewaySession, SessionTask
 from fctncalling.lab.gateway.openai_answers import (
     AnsweredRequest,
     TextStream,
-    chat_answer,
-    final_chat_chunks,
-    final_text_chunks,
+    answer_body,
+    final_chunks,
     models_answer,
     text_chunk,
-    text_completion_body,
 )
 
 MAX_BODY_BYTES = 8 << 20
@@ -242,9 +241,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
         if request.stream:
             self._stream(session, request)
             return
-        answered = gateway.complete(session, request)
-        answer = chat_answer if request.is_chat else text_completion_body
-        self._send(200, answer(answered, gateway.template))
+        self._send(200, answer_body(gateway.complete(session, request), gateway.template))
 
     def _stream(self, session: GatewaySession, request: CompletionRequest) -> None:
         """Send an answer as server-sent events; one whose calls are read comes as a whole."""
@@ -267,7 +264,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
         with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(sampled)
             while (token := tokens.get()) is not _CHUNKED:
-                choice, number = token
+                choice, number, _ = token
                 first = not texts[choice].sent
                 if piece := texts[choice].push(number):
                     begun = begun or self._begin_stream()
@@ -281,8 +278,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
             else:
                 sent = [text.sent for text in texts]
                 answered = answer.result()
-                chunks = final_chat_chunks if request.is_chat else final_text_chunks
-                for chunk in chunks(answered, gateway.template, sent):
+                for chunk in final_chunks(answered, gateway.template, sent):
                     self._event({**chunk, "id": head["id"]})
         self._write_chunk(b"data: [DONE]\n\n")
         self._write_chunk(b"")

@@ -26,7 +26,6 @@ from fctncalling.lab.gateway.action_forest import (
     SampledAction,
     kept_actions,
     rewards_of_actions,
-    row_weight_versions,
     training_rows,
 )
 from fctncalling.lab.gateway.completion_request import CompletionRequest
@@ -89,7 +88,8 @@ class GatewaySession:
         self.began = self.last_used if self.began is None else self.began
         self.referred |= prompt.referred
         self.drift += prompt.drift
-        self.heard[number] = _after_last_answer(request.messages)
+        answers = [at for at, each in enumerate(request.messages) if each["role"] == "assistant"]
+        self.heard[number] = list(request.messages[max(answers, default=-1) + 1 :])
         for name in request.ignored:
             self.ignored[name] = self.ignored.get(name, 0) + 1
         return number
@@ -201,19 +201,13 @@ class GatewaySession:
                 "requests": self.num_requests,
                 "actions": len(self.forest.actions),
                 "kept_actions": kept,
-                "rows": len(row_weight_versions(self.forest, kept)),
+                "rows": len(training_rows(self.forest, kept, {})),
                 "reward": sum(value for _, value in self.rewards) if self.rewards else None,
                 "ended": self.ended,
                 "invalid_reason": self.invalid_reason,
                 "drift": [each._asdict() for each in self.drift],
                 "ignored": dict(self.ignored),
             }
-
-
-def _after_last_answer(messages: Sequence[Message]) -> list[Message]:
-    """Return what a request says behind its last assistant message."""
-    answers = [index for index, each in enumerate(messages) if each["role"] == "assistant"]
-    return list(messages[max(answers, default=-1) + 1 :])
 
 
 EPISODES = Path("episodes", "train_000000.jsonl")
@@ -327,7 +321,7 @@ def session_line(session: GatewaySession, template: ChatTemplate) -> dict[str, A
     line = episode_json(record, template.spell) | {"session": session.id, "seed": session.seed}
     line |= {"invalid_reason": record.invalid_reason} if record.invalid else {}
     return line | {
-        "row_versions": row_weight_versions(session.forest, kept),
+        "row_versions": [row.version for row in record.rows],
         "forest": [
             {
                 "action": action.number,

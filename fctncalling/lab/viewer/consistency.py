@@ -15,8 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fctncalling.data.token_file import TokenFile
-from fctncalling.lab.viewer.credit_rows import Credit, CreditRows, credit_of_lanes
-from fctncalling.lab.viewer.token_lanes import EpisodeLanes, bootstrap_values
+from fctncalling.lab.viewer.credit_rows import (
+    Credit,
+    CreditRows,
+    EpisodeLanes,
+    bootstrap_values,
+    credit_of_lanes,
+)
 
 Record = Mapping[str, Any]
 Finding = tuple[int | None, str]

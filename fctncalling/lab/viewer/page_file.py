@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.data.paths import atomic_write
-from fctncalling.lab.page.html_page import html_page
+from fctncalling.lab.page.report_page import html_page
 
 SCRIPTS = tuple(
     "state elements numbers theme lanes curve formula environment episode list tree updates "
