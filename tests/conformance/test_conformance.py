@@ -14,10 +14,10 @@ from conftest import VerdictCounter
 
 from fctncalling.cli.command import main
 from fctncalling.lab.conformance.function_scorer import call_scorer
-from fctncalling.lab.conformance.made_answers import made_answers_of_category
-from fctncalling.lab.conformance.recorded import (
+from fctncalling.lab.conformance.made_answers import (
     compare_category,
     load_recorded_verdicts,
+    made_answers_of_category,
     pack_bits,
     unpack_bits,
 )

@@ -30,7 +30,6 @@ from fctncalling.lab.gateway.agent_source import (
     AgentEpisodeSource,
     EpisodeOffer,
     LastingAgent,
-    agent_source,
     read_outcome,
 )
 from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
@@ -98,7 +97,7 @@ def scripted(folder: Path, body: str) -> str:
 
 def source_of(command: str, **changes: Any) -> AgentEpisodeSource:
     run_config = RunConfig(agent_command=command, **changes)
-    return agent_source(CONFIG, run_config, task_setup(), embedded_engine()[1])
+    return AgentEpisodeSource(CONFIG, run_config, task_setup(), embedded_engine()[1])
 
 
 def round_of(count: int = NUM_TASKS, **changes: Any) -> RolloutRound:

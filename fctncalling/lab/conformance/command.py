@@ -38,11 +38,12 @@ from fctncalling.lab.conformance.made_answers import (
     AnswerWriter,
     OwnScorer,
     chosen_categories,
+    compare_category,
+    load_recorded_verdicts,
     made_answers_of_category,
     scorer_record,
 )
 from fctncalling.lab.conformance.parser_agreement import parser_agreement
-from fctncalling.lab.conformance.recorded import compare_category, load_recorded_verdicts
 from fctncalling.lab.conformance.scorer_process import SCORER, ScorerTimeLimits, scorer_replies
 from fctncalling.lab.import_bfcl import manifest
 from fctncalling.lab.page.report_page import Bar, Cell, ReportTable, report_page

@@ -327,29 +327,6 @@ def _end(process: subprocess.Popen[str]) -> None:
 logger = logging.getLogger(__name__)
 
 
-def agent_source(
-    config: TrainConfig,
-    run_config: RunConfig,
-    setup: TaskSetup,
-    template: ChatTemplate,
-    num_processes: int = 1,
-) -> AgentEpisodeSource:
-    """Return the source of episodes of --agent_command."""
-    command = run_config.agent_command or ""
-    agent: OutsideAgent = (
-        AgentPerEpisode(command) if run_config.agent_per_episode else LastingAgent(command)
-    )
-    return AgentEpisodeSource(
-        agent,
-        setup,
-        template,
-        num_parallel=num_parallel_episodes(config, num_processes),
-        max_episode_tokens=config.max_episode_tokens,
-        timeout_s=run_config.agent_timeout_s,
-        form=ContextCallForm(template, run_config.handler, run_config.prompt_style),
-    )
-
-
 class AgentEpisodeSource:
     """Source of episodes that an agent plays: offers tasks, samples for it, reads its sessions.
 
@@ -359,24 +336,22 @@ class AgentEpisodeSource:
 
     def __init__(
         self,
-        agent: OutsideAgent,
+        config: TrainConfig,
+        run_config: RunConfig,
         setup: TaskSetup,
         template: ChatTemplate,
-        *,
-        num_parallel: int,
-        max_episode_tokens: int,
-        timeout_s: float,
-        form: ContextCallForm,
+        num_processes: int = 1,
     ) -> None:
-        self.agent = agent
-        self.num_parallel = num_parallel
-        self.timeout_s = timeout_s
+        make_agent = AgentPerEpisode if run_config.agent_per_episode else LastingAgent
+        self.agent: OutsideAgent = make_agent(run_config.agent_command or "")
+        self.num_parallel = num_parallel_episodes(config, num_processes)
+        self.timeout_s = run_config.agent_timeout_s
         self._env = setup.make_env()
         self._env_lock = threading.Lock()
         self._tasks = {task.id: task for task in (*setup.training_tasks, *setup.held_out_tasks)}
         self._token = secrets.token_hex(16)  # agents open no sessions: they are given theirs
         settings = GatewaySettings(
-            max_episode_tokens=max_episode_tokens,
+            max_episode_tokens=config.max_episode_tokens,
             fixed_temperature=True,
             max_sessions=2**31,
             token=self._token,
@@ -384,7 +359,8 @@ class AgentEpisodeSource:
         )
         self._drift: list[tuple[int, str, PromptDrift]] = []  # of episode, task; in this round
         self._ignored: set[str] = set()  # fields of requests, since the start
-        self._sampler = Sampler(num_parallel)
+        form = ContextCallForm(template, run_config.handler, run_config.prompt_style)
+        self._sampler = Sampler(self.num_parallel)
         self.gateway = Gateway(template, self._sampler, settings, form=form)
         self._server = GatewayServer(self.gateway)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

@@ -254,7 +254,12 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     if path.exists() and not path.is_file():  # a device has no end
         raise ViewError(f"{path}: expected a file")
     try:
-        with _opened(path) as file:
+        if path.suffix == ".parquet":
+            opened: AbstractContextManager[TextIO] = parquet_lines(path)
+        else:
+            unpack = gzip.open if path.suffix == ".gz" else open
+            opened = cast(TextIO, unpack(path, "rt", encoding="utf-8-sig"))  # a mark is no text
+        with opened as file:
             number = 0
             while text := file.readline(MAX_LINE + 1):
                 number += 1
@@ -265,13 +270,6 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                     yield number, text
     except (OSError, EOFError, UnicodeError, zlib.error) as error:
         raise ViewError(f"{path}: cannot be read ({error})") from None
-
-
-def _opened(path: Path) -> AbstractContextManager[TextIO]:
-    if path.suffix == ".parquet":
-        return parquet_lines(path)
-    opened = gzip.open if path.suffix == ".gz" else open
-    return cast(TextIO, opened(path, "rt", encoding="utf-8-sig"))  # a mark is no text
 
 
 def episode_files(folder: Path) -> list[tuple[str, int, Path]]:
@@ -286,7 +284,10 @@ def episode_files(folder: Path) -> list[tuple[str, int, Path]]:
 def _training(folder: Path, update: int | None) -> LoadedRun:
     files = episode_files(folder)
     if not files:
-        raise ViewError(_no_run(folder))
+        raise ViewError(
+            f"{folder}: no episodes/*.jsonl in it: expected the folder of a training run "
+            "(--log_episodes_interval 1 writes the episodes of every update)"
+        )
     notes: list[str] = []
     path, number = _chosen(folder, files, update)
     tokens = _tokens(folder, path, number, notes)
@@ -382,10 +383,3 @@ def runs_below(path: Path) -> list[Path]:
     found = {each.parent.parent for each in path.glob("**/episodes/*.jsonl")}
     newest = sorted(found, key=lambda run: (-(run / "episodes").stat().st_mtime, str(run)))
     return newest[:MAX_RUNS] or [path]
-
-
-def _no_run(folder: Path) -> str:
-    return (
-        f"{folder}: no episodes/*.jsonl in it: expected the folder of a training run "
-        "(--log_episodes_interval 1 writes the episodes of every update)"
-    )
