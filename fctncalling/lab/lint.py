@@ -200,10 +200,15 @@ def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Hea
     Raises UnsupportedCategory, InfrastructureError, LookupError for a tool.
     """
     kind = task.kind
+    rules: tuple[Callable[[Task], Found], ...] = ()
     if kind in ("relevance", "irrelevance"):
-        rules: tuple[Callable[[Task], Found], ...] = (_offers_nothing,)
+        if not task.functions:
+            message = "no function is offered, so nothing but text can be answered"
+            yield _finding(task, *suspicious("no_functions", message))
     elif task.ground_truth is None:
-        rules = () if task.category in WITHOUT_ANSWER else (_no_truth,)
+        if task.category not in WITHOUT_ANSWER:
+            message = "no ground truth says what is right, so nothing can pass"
+            yield _finding(task, *impossible("no_ground_truth", message))
     elif kind == "multi_turn":
         rules = (_scenarios, _empty_turns, partial(_multi_turn_truth, tools=extra_tools))
     elif kind == "clarify":
@@ -236,10 +241,6 @@ def impossible(rule: str, message: str) -> _Fault:
 def suspicious(rule: str, message: str) -> _Fault:
     """Return the fault of a task that is solved in an odd way only, or contradicts itself."""
     return SUSPICIOUS, rule, message
-
-
-def _no_truth(_: Task) -> Found:
-    yield impossible("no_ground_truth", "no ground truth says what is right, so nothing can pass")
 
 
 def _questions(task: Task) -> Found:
@@ -279,12 +280,6 @@ def _unnamed_functions(task: Task) -> Found:
         if doc and said.isdisjoint({*function_stems(dataclasses.asdict(doc))} - _OF_ANY):
             told = f"beside values no word of the request says that it means {name}"
             yield suspicious("unnamed_function", told)
-
-
-def _offers_nothing(task: Task) -> Found:
-    if not task.functions:
-        message = "no function is offered, so nothing but text can be answered"
-        yield suspicious("no_functions", message)
 
 
 def _check_docs(task: Task) -> Found:

@@ -69,18 +69,14 @@ def run(arguments: argparse.Namespace) -> int:
             episodes_to=place.with_suffix(".jsonl"),
             progress=lambda line: print(line, file=sys.stderr, flush=True),
         )
-        _write(grades, place, arguments.json)
+        for path in filter(None, (place.with_suffix(".json"), arguments.json)):
+            with atomic_write(path) as new:
+                new.write_text(json.dumps(grades, indent=1), encoding="utf-8")
+        plot_grades(grades, place.with_suffix(".png"))
     except (UngradableRunError, SettingError, TaskError, ModelError, OSError) as error:
         return print_error(error)
     print(grades_text(grades))
     return 0
-
-
-def _write(grades: dict[str, Any], place: Path, copy: Path | None) -> None:
-    for path in filter(None, (place.with_suffix(".json"), copy)):
-        with atomic_write(path) as new:
-            new.write_text(json.dumps(grades, indent=1), encoding="utf-8")
-    plot_grades(grades, place.with_suffix(".png"))
 
 
 def grades_text(grades: dict[str, Any]) -> str:

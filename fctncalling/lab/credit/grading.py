@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import random
@@ -232,7 +233,11 @@ def grade_run(
     estimates |= one_step_and_placebo_advantages(truth, values, estimates["TPPO"])
     if run.other_ids:
         progress(f"critics, fitted on {len(run.other_ids)} other tasks")
-        fitting = sample_groups(_single(run.player), run.other_ids)
+        # one episode a task: critics need distinct tasks
+        seed = run.player.settings.seed + 7
+        single = copy.copy(run.player)
+        single.settings = replace(run.player.settings, group_size=1, seed=seed)
+        fitting = sample_groups(single, run.other_ids)
         values |= fitted_critics(run.policy, fitting, truth, run.config)
     matched = values.pop("matched")
     if episodes_to is not None:
@@ -319,12 +324,6 @@ def checkpoint_of(folder: Path, update: int | None) -> Path:
         f"{'' if update is None else f'--update {update}: '}{folder} has no such checkpoint; "
         f"there: {listed} (--save_interval says which are saved; the newest two stay, and the best)"
     )
-
-
-def _single(player: BranchPlayer) -> BranchPlayer:
-    """Return a player of one episode per task: critics need distinct tasks."""
-    single = replace(player.settings, group_size=1, seed=player.settings.seed + 7)
-    return BranchPlayer(player._make_env, player._open_engine, player.template, single)
 
 
 def _table(

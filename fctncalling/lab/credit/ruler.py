@@ -240,7 +240,11 @@ def measure_truth(
     """Sample groups of episodes, and measure the true values of their states by branches."""
     settings = player.settings
     truth = sample_groups(player, task_ids)
-    nodes = _distinct_states(truth)
+    # The policy reads the whole history, so only equal histories have one value by right; that equal
+    # tool states are alike is what the state-matched estimator assumes.
+    nodes: dict[_Key, _State] = {}
+    for episode, step, key in _keys(truth):
+        nodes.setdefault(key, _State(truth.snapshots[episode][step]))
     truth.num_states = len(nodes)
     first_rows: dict[int, Any] = {}
     number, states = 0, list(nodes.values())
@@ -339,18 +343,6 @@ def _keys(truth: BranchedTruth) -> Iterator[tuple[int, int, _Key]]:
     for number, snapshots in enumerate(truth.snapshots):
         for step, snapshot in enumerate(snapshots):
             yield number, step, (snapshot.task_id, snapshot.texts)
-
-
-def _distinct_states(truth: BranchedTruth) -> dict[_Key, _State]:
-    """Return the states on the episodes' way, each distinct history once.
-
-    The policy reads the whole history, so only equal histories have one value by right; equal tool
-    states with other histories are what the state-matched estimator assumes to be alike.
-    """
-    states: dict[_Key, _State] = {}
-    for number, step, key in _keys(truth):
-        states.setdefault(key, _State(truth.snapshots[number][step]))
-    return states
 
 
 def _fill(truth: BranchedTruth, states: Mapping[_Key, _State]) -> None:

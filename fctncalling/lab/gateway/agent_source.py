@@ -399,7 +399,11 @@ class AgentEpisodeSource:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
         self._tell_drift()
-        return _checked([each.result() for each in played])
+        records = [each.result() for each in played]
+        if records and all(record.invalid for record in records):
+            reason = records[-1].invalid_reason
+            raise RolloutError(f"every one of {len(records)} episodes failed; the last: {reason}")
+        return records
 
     def _tell_drift(self) -> None:
         """Say how often, and where first, the agent left what was sampled in this round."""
@@ -487,12 +491,3 @@ class AgentEpisodeSource:
         session.success = verdict.valid
         session.reward(float(verdict.valid))
         return ""
-
-
-def _checked(records: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
-    """Return the records; RolloutError where every one is invalid."""
-    if records and all(record.invalid for record in records):
-        raise RolloutError(
-            f"every one of {len(records)} episodes failed; the last: {records[-1].invalid_reason}"
-        )
-    return list(records)

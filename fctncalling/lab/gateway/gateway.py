@@ -198,19 +198,15 @@ class Gateway:
                 template, request = _with_template_kwargs(self.template, request)
                 prompt = self._prompt(session, request, template)
                 self._require_room(session, prompt.ids)
-            except GatewayError:
-                self._drop_unused(session)
+            except GatewayError:  # a refused first request opens no session
+                with self._lock:
+                    if session.opened_by_use and not session.num_requests and not session.ended:
+                        self.sessions.pop(session.id, None)
                 raise
             with self._lock:  # it may have been dropped while this request waited for its lock
                 if self.sessions.setdefault(session.id, session) is not session:
                     raise GatewayError(409, f"session {session.id}: it began anew; ask once more")
             return prompt, session.begin_request(prompt, request)
-
-    def _drop_unused(self, session: GatewaySession) -> None:
-        """Forget a session that a refused first request opened, so that it takes no place."""
-        with self._lock:
-            if session.opened_by_use and not session.num_requests and not session.ended:
-                self.sessions.pop(session.id, None)
 
     def reward(self, session: GatewaySession, value: Any) -> None:
         """Add a reward to the session's last action."""

@@ -273,14 +273,14 @@ class ContextCallForm:
 
     def _written(self, calls: Sequence[dict[str, str]]) -> str:
         try:
-            return self.handler.render([_call(call) for call in calls])
+            written = []
+            for call in calls:
+                arguments = json.loads(call["arguments"])
+                arguments = arguments if isinstance(arguments, dict) else {"value": arguments}
+                written.append(Call(call["name"], arguments))
+            return self.handler.render(written)
         except (ValueError, TypeError):  # what the form cannot say
             return json.dumps([_openai_call(call)["function"] for call in calls])
-
-
-def _call(call: dict[str, str]) -> Call:
-    arguments = json.loads(call["arguments"])
-    return Call(call["name"], arguments if isinstance(arguments, dict) else {"value": arguments})
 
 
 def _openai_call(call: dict[str, str]) -> dict[str, Any]:

@@ -156,7 +156,9 @@ class McpServer(ToolServer):
         try:
             return connection.call(name, sound, self._keywords["timeout_s"])
         except McpFailure as error:
-            self._retire(connection)
+            with self._lock:  # no further call on it
+                if self._connection is connection:
+                    self._connection = None
             raise InfrastructureError(f"{self.address.text}, tool {name}: {error}") from error
         finally:
             self._release(connection)
@@ -203,12 +205,6 @@ class McpServer(ToolServer):
             raise
         self._num_failures = 0
         return connection
-
-    def _retire(self, connection: Connection) -> None:
-        """Accept no further call on a connection that failed."""
-        with self._lock:
-            if self._connection is connection:
-                self._connection = None
 
     def _release(self, connection: Connection) -> None:
         """End a call; the last one of a retired connection closes it, in another thread.
