@@ -240,8 +240,8 @@ def measure_truth(
     """Sample groups of episodes, and measure the true values of their states by branches."""
     settings = player.settings
     truth = sample_groups(player, task_ids)
-    # The policy reads the whole history, so only equal histories have one value by right; that equal
-    # tool states are alike is what the state-matched estimator assumes.
+    # The policy reads the whole history, so only equal histories have one value by right; the
+    # state-matched estimator assumes that equal tool states are alike.
     nodes: dict[_Key, _State] = {}
     for episode, step, key in _keys(truth):
         nodes.setdefault(key, _State(truth.snapshots[episode][step]))
