@@ -174,7 +174,7 @@ def play_canaries(
 def play_canary(
     env: FunctionCallingEnv, task: Task, policy: Policy
 ) -> tuple[Verdict | None, bool, str]:
-    """Return an episode's verdict, whether it is valid strictly too, and why it is not valid.
+    """Return an episode's verdict, whether it is valid strictly too, and the reason if it is not.
 
     None if there is no verdict.
     """
@@ -321,7 +321,7 @@ def _calls(task: Task) -> list[Call]:
 
 
 def canary_policies(tasks: Sequence[Task], seed: int) -> dict[str, Policy]:
-    """Return every canary by name; those of questions where a task is made for asking.
+    """Return every canary by name; with those that ask questions if tasks are made for asking.
 
     A rate well above zero is a way to be rewarded without solving the task; `oracle` below one is a
     task nobody can solve.

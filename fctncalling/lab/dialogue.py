@@ -115,7 +115,7 @@ class Dialogue:
         return verdict
 
     def verdict_so_far(self) -> Verdict:
-        """Return BFCL's verdict on the episode as if the agent said nothing more."""
+        """Return BFCL's verdict on the episode as if the agent stopped here."""
         if (verdict := self.verdict) is not None:
             return verdict
         steps = self._env.episode.steps
@@ -267,7 +267,7 @@ async def aplay(
 
 
 def _request(dialogue: Dialogue, model: str, sampling: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the arguments of the next request; `tools` only where there are some."""
+    """Return the arguments of the next request; `tools` only if there are some."""
     tools = {"tools": dialogue.tools} if dialogue.tools else {}
     return {"model": model, "messages": dialogue.messages, **tools, **(sampling or {})}
 

@@ -116,7 +116,7 @@ class PromptLimit(NamedTuple):
 
 
 def prompt_limit(model: str | None, tokens: int) -> PromptLimit:
-    """Return a model's context as it counts tokens, or the limit given where there is no model."""
+    """Return the limit by a model's context and tokenizer, or the given one without a model."""
     if model is None:
         return PromptLimit(tokens)
     if missing := missing_model_message(model):
@@ -195,7 +195,7 @@ def _show(found: list[HealthCheck], linter: Linter) -> None:
 
 
 def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[HealthCheck]:
-    """Yield the findings on a task; `extra_tools` are a user's own classes.
+    """Yield the findings on a task; `extra_tools` are a user's classes.
 
     Raises UnsupportedCategory, InfrastructureError, LookupError for a tool.
     """
@@ -239,7 +239,7 @@ def impossible(rule: str, message: str) -> _Fault:
 
 
 def suspicious(rule: str, message: str) -> _Fault:
-    """Return the fault of a task that is solved in an odd way only, or contradicts itself."""
+    """Return the fault of a task with odd solutions only, or with contradictions."""
     return SUSPICIOUS, rule, message
 
 
@@ -418,7 +418,7 @@ def _failing_calls(task: Task, extra_tools: ExtraTools | None) -> Found:
 
 
 def _is_no_call(call: str, result: str) -> bool:
-    """Whether a call failed as none of a function that is there with its own arguments.
+    """Whether a call failed because its function or arguments do not exist.
 
     Broken syntax, an unknown name, arguments that the function does not take.
     """

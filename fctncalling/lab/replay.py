@@ -293,7 +293,7 @@ def _difference(field: str, logged: Any, now: Any) -> dict[str, str]:
 
 
 def logged_user(steps: Sequence[Mapping[str, Any]], task: Task) -> LoggedUser | None:
-    """Return a user that answers as in an episode's logged steps; None where no user answered."""
+    """Return a user that answers as in an episode's logged steps; None if no user answered."""
     replies = user_replies(steps, [step.get("messages") or () for step in steps])
     if not replies and task.kind != "clarify":
         return None

@@ -61,7 +61,7 @@ class Agreement:
         self.count(expected.stratum, expected.valid, agrees, counterexample)
 
     def count(self, name: str, valid: bool, agrees: bool, words: str) -> None:
-        """Count an answer of a stratum, whose first counterexample is kept in words."""
+        """Count an answer of a stratum and keep its first counterexample in words."""
         stratum = self.strata.setdefault(name, Stratum(valid))
         stratum.count += 1
         stratum.agreed += agrees
@@ -104,7 +104,7 @@ class Agreement:
 
 
 def _rate(agreed: int, count: int) -> str:
-    """Return a share in percent; 100 % only where every answer agrees."""
+    """Return a share in percent; 100 % only if every answer agrees."""
     if not count:
         return "-"
     text = f"{agreed / count:.1%}"

@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask the scorer; return 0, 1 where it disagrees, 2 where it cannot be asked."""
+    """Ask the scorer; return 0, 1 if it disagrees, 2 if it cannot be asked."""
     folder = args.data_dir or official_data_folder()
     try:
         if args.answers < 1:
@@ -128,7 +128,7 @@ def _agreement(args: argparse.Namespace, folder: Path, categories: Sequence[str]
 
 
 def _parsed(args: argparse.Namespace, folder: Path, categories: list[str]) -> Agreement:
-    """Return how far the parser agrees; leave the categories whose calls are JSON."""
+    """Return how far the parser agrees; keep only the categories with JSON calls."""
     from fctncalling.lab.conformance.parser_agreement import WRITTEN, load_chat_template
 
     categories[:] = [name for name in categories if name in WRITTEN]
@@ -146,7 +146,7 @@ def _records(
     awaited: dict[str, ExpectedVerdict],
     writer: AnswerWriter,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for each answer, and keep what is known of it; ids tell nothing."""
+    """Yield a line for each answer and keep its expected verdict by a neutral id."""
     number = 0
     for category in categories:
         for answer in made_answers_of_category(folder, category, args.seed, args.answers):
@@ -186,7 +186,7 @@ def _report(
 
 
 def _compare_recorded(args: argparse.Namespace, folder: Path, categories: Sequence[str]) -> int:
-    """Compare our verdicts with the recorded ones; return 0, or 1 where some differ."""
+    """Compare our verdicts with the recorded ones; return 0, or 1 if some differ."""
     recorded = load_recorded_verdicts()
     results = [
         compare_category(folder, category, recorded)

@@ -68,7 +68,7 @@ class MadeAnswer(NamedTuple):
         return ExpectedVerdict(stratum, *told)
 
     def shown(self) -> str:
-        """Return the answer, cut to what a reader looks at."""
+        """Return the answer's text, cut to a length that people read."""
         text = str(self.response)
         return text if len(text) <= _SHORT else f"{text[:_SHORT]}..."
 
@@ -143,7 +143,7 @@ def _readable(categories: Sequence[str], note: Callable[[str], None], must: bool
 def made_answers_of_category(
     folder: Path, category: str, seed: int, answers_a_task: int
 ) -> Iterator[MadeAnswer]:
-    """Yield the answers to a category's tasks; raises InputError where there are none."""
+    """Yield the answers to a category's tasks; raises InputError if there are none."""
     return made_answers(iter_category_tasks(folder, category), seed, answers_a_task)
 
 
@@ -168,7 +168,7 @@ def scorer_record(answer: MadeAnswer, answer_id: str) -> dict[str, Any]:
 
 
 def calls_json(handler: Handler, text: str) -> list[dict[str, Any]] | None:
-    """Return the calls of a text as JSON; None where a handler reads none."""
+    """Return the calls of a text as JSON; None if a handler reads none."""
     try:
         calls = handler.decode(text)
     except DecodeError:
@@ -214,7 +214,7 @@ def task_of(record: Mapping[str, Any]) -> Task:
 
 
 class AnswerWriter:
-    """Writer of made answers in the form of a handler of ours; what it cannot say is left out."""
+    """Writer of made answers in the form of one of our handlers; counts those it cannot write."""
 
     def __init__(self, flags: ReadingFlags) -> None:
         self.left_out = 0
@@ -230,7 +230,7 @@ class AnswerWriter:
         self.reading = named._replace(dots=keeps).reading("", ())
 
     def written(self, task: Task, response: Any) -> Any:
-        """Return a response in the form, None where it holds what the form cannot say."""
+        """Return a response in the form, None if the form cannot express it."""
         if self._handler is None and not self.reading.underscores:
             return response
         try:

@@ -58,7 +58,7 @@ class MultiTurnDraft:
         return [index for index, calls in enumerate(self.turns) if calls]
 
     def reading_call(self) -> Call:
-        """Return a call that changes nothing; NothingToChangeError where no tool has one."""
+        """Return a call without effect; NothingToChangeError if no tool has one."""
         offered = {doc.name for doc in self.task.functions}
         names = [name for name in READING if name in offered]
         require(names)

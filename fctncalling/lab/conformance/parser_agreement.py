@@ -29,7 +29,7 @@ Render = Callable[..., str]
 
 
 class RenderedTruth(NamedTuple):
-    """Text of a model, and the calls that stand in it."""
+    """Text of a model, with the calls in it."""
 
     task: Task
     stratum: str
@@ -39,7 +39,7 @@ class RenderedTruth(NamedTuple):
 
 
 def load_chat_template(model: str, source: Path | None) -> Render:
-    """Return the chat template of a model or a file; raises InputError where there is none."""
+    """Return the chat template of a model or a file; raises InputError if there is none."""
     from transformers import AutoTokenizer
 
     try:
@@ -86,7 +86,7 @@ def rendered_truths(folder: Path, category: str, render: Render) -> Iterator[Ren
 
 
 def _calls_of(task: Task) -> list[dict[str, Any]] | None:
-    """Return the right calls; None where there are none as JSON."""
+    """Return the right calls; None if there are none as JSON."""
     if task.kind == "relevance":
         return None
     if task.kind == "irrelevance":
@@ -112,7 +112,7 @@ def _kind(calls: Sequence[dict[str, Any]]) -> str:
 
 
 def _written(task: Task, calls: Any, words: str, tools: Any, render: Render) -> str:
-    """Return what the model says: the template's text between prompt and end of turn."""
+    """Return the model's message: the template's text between prompt and end of turn."""
     asked = list(task.question[0])
     faults = []
     for form in (dict, json.dumps):  # templates want the arguments as an object, or as text
@@ -144,7 +144,7 @@ _SHOWN = 300  # characters of a text in a report
 def parser_agreement(
     parser: str, limits: ScorerTimeLimits, folder: Path, categories: Sequence[str], render: Render
 ) -> Agreement:
-    """Return how far a parser reads what was written: self, a command or module:function."""
+    """Return how far a parser (self, a command or module:function) reads the rendered calls."""
     agreement = Agreement()
     awaited: dict[str, RenderedTruth] = {}
     records = _records(folder, categories, render, awaited)

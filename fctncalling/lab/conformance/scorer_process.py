@@ -41,7 +41,7 @@ class ScorerTimeLimits:
 
 
 class ScorerReply(NamedTuple):
-    """Verdict of a scorer, or calls of a parser; None where it gave none."""
+    """Verdict of a scorer, or calls of a parser; None if it gave none."""
 
     answer_id: str
     told: Any
@@ -49,7 +49,7 @@ class ScorerReply(NamedTuple):
 
 
 class LineProtocol(NamedTuple):
-    """Protocol of a process: its flag, the field of its lines that counts, and what that may be."""
+    """Protocol of a process: its flag, the field that counts in its lines, and valid values."""
 
     flag: str
     field: str
@@ -90,7 +90,7 @@ def scorer_replies(
     records: Iterator[dict[str, Any]],
     own: Callable[[dict[str, Any]], Any],
 ) -> Iterator[ScorerReply]:
-    """Yield what a scorer or parser answers to records; of "self" the results of `own`."""
+    """Yield a scorer's or parser's replies to records; for "self" the results of `own`."""
     if scorer == SELF:
         for record in records:
             line = json.loads(json.dumps(record))  # what any other gets
@@ -149,7 +149,7 @@ class ScorerProcess:
                 pipe.close()
 
     def judge_records(self, records: Iterator[dict[str, Any]]) -> Iterator[ScorerReply]:
-        """Yield a verdict for each record, in the scorer's own order.
+        """Yield a verdict for each record, in the scorer's order.
 
         Records are made as fast as the scorer reads them. Raises InputError for a scorer that does
         not answer each of them once, and what making a record raises.
@@ -258,7 +258,7 @@ class ScorerProcess:
                 self._errors = bytearray((self._errors + read)[-_KEPT_ERRORS:])
 
     def _last_words(self) -> str:
-        """Return how the process stands, and the last line that it wrote to standard error."""
+        """Return the process's exit code and its last line on standard error, in words."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(0.3)
             self._drain.join(0.3)

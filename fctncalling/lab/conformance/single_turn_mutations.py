@@ -19,7 +19,7 @@ Literal = Callable[[Any], str]
 
 
 class VerbatimValue(str):
-    """Value that is written as it stands, in place of a literal."""
+    """Value that is written verbatim, in place of a literal."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class ArgumentPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class AnswerDraft:
-    """Expected calls of a single-turn task, with what the truth accepts in their place."""
+    """Expected calls of a single-turn task, with the values that the truth accepts."""
 
     task: Task
     calls: tuple[Call, ...]
@@ -101,7 +101,7 @@ class AnswerDraft:
         write: Literal = python_literal,
         around: str = "[{}]",
     ) -> str:
-        """Return the calls as a prompted model writes them; ValueError for what has no literal."""
+        """Return the calls as a prompted model writes them; ValueError without a literal."""
         written = []
         for call in self.calls:
             given = self._sources(call, write).items()
@@ -207,7 +207,7 @@ Make = Callable[[Any, random.Random], Mutated]
 
 
 class Mutation(NamedTuple):
-    """Way to change a right answer, with the group that it is made for."""
+    """Change of a right answer, with the group that it is made for."""
 
     group: str
     make: Make
@@ -221,7 +221,7 @@ def mutations_by_name(**groups: Mapping[str, Make]) -> dict[str, Mutation]:
 
 
 def stratum_name(group: str, name: str, valid: bool) -> str:
-    """Return the stratum of a mutation by what it was made for and the official verdict.
+    """Return the stratum of a mutation by its group and the official verdict.
 
     Where the two differ, a mutation is a leniency or a harshness of BFCL's.
     """

@@ -194,7 +194,7 @@ def concatenate_episodes(parts: Sequence[Vector]) -> Vector:
 
 @dataclass(frozen=True)
 class RunToGrade:
-    """Run to grade: its policy at one checkpoint, in its own environments."""
+    """Run to grade: its policy at one checkpoint, with its environments."""
 
     config: TrainConfig
     checkpoint: Path

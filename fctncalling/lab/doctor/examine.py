@@ -172,7 +172,7 @@ class _Examination:
 def _tasks_and_tools(
     wanted: ExaminationSettings,
 ) -> tuple[Sequence[Task], Mapping[str, Any], str]:
-    """Return the tasks, documented, the user's classes of their tools, and what is left out."""
+    """Return the documented tasks, the user's tool classes, and a note on tasks left out."""
     path = wanted.dataset_path or embedded_path("held_out")
     own = UserTools(wanted.tools)
     if path.is_file() and holds_conversations(path):
@@ -194,7 +194,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep the libraries' own notes off the page: what matters of them is found by a check."""
+    """Silence the libraries' notes: checks report what matters in them."""
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -211,7 +211,7 @@ _ADAMW_BYTES = 12  # gradient and two moments of a trained weight, in fp32
 
 
 def stop_finding(template: ChatTemplate, listed: Sequence[int]) -> HealthCheck:
-    """Return whether rollouts stop where the model's generation_config.json says answers end."""
+    """Return whether rollouts stop at the ends of answers in generation_config.json."""
     missed = [template.spell([id_]) for id_ in listed if id_ not in template.stop_ids]
     stops = ", ".join(repr(template.spell([id_])) for id_ in sorted(template.stop_ids))
     if missed:
@@ -241,7 +241,7 @@ def vocabulary_finding(template: ChatTemplate, num_embeddings: int) -> HealthChe
 
 
 def weight_findings(model: Any, missing: Iterable[str]) -> Iterator[HealthCheck]:
-    """Yield what is wrong with loaded weights; `missing`: those that no file held."""
+    """Yield the faults of loaded weights; `missing`: those that no file held."""
     import torch
 
     lost = sorted(missing)
@@ -272,7 +272,7 @@ def memory_finding(model: Any) -> HealthCheck:
 
 
 def precision_findings(model: Any) -> Iterator[HealthCheck]:
-    """Yield a note where weights are stored in half precision."""
+    """Yield a note if weights are stored in half precision."""
     names = {str(each.dtype).removeprefix("torch.") for each in model.parameters()}
     if names & {"float16"}:
         message = "weights are float16, which overflows: train in bfloat16 or float32"

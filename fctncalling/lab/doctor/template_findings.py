@@ -103,7 +103,7 @@ def appended_and_rendered_texts(
 
 
 def first_difference(one: str, other: str) -> str:
-    """Return what two texts hold where they part, each cut to WIDTH characters."""
+    """Return the first difference of two texts, each cut to WIDTH characters."""
     at = sum(takewhile(bool, map(eq, one, other)))
     return f"{one[at : at + WIDTH]!r} became {other[at : at + WIDTH]!r}"
 
@@ -118,7 +118,7 @@ SAMPLES = (
 
 
 def token_findings(tokenizer: Any, template: ChatTemplate) -> Iterator[HealthCheck]:
-    """Yield what there is to say of a tokenizer under its chat template."""
+    """Yield the findings on a tokenizer under its chat template."""
     yield _begin_of_text(tokenizer, template)
     yield _padding(tokenizer, template)
     yield _lossless(template)
@@ -212,14 +212,14 @@ class TemplateRenderer(NamedTuple):
     template: ChatTemplate
 
     def render_messages(self, messages: Sequence[Message], *, prompt: bool = False) -> str:
-        """Return what the template writes for messages of user and assistant."""
+        """Render messages of user and assistant."""
         return self.template.renderer.render(messages, prompt=prompt)
 
 
 def template_findings(
     tokenizer: Any, source: str | None = None, listed_ends: Sequence[int] = ()
 ) -> list[HealthCheck]:
-    """Return what there is to say of a tokenizer's chat template, or of `source` in its place."""
+    """Check a tokenizer's chat template, or the text `source` in its place; return findings."""
     try:
         template = ChatTemplate(tokenizer, source, listed_ends=listed_ends)
         TemplateRenderer(tokenizer, template).render_messages(question_and_answer("a", "r"))
@@ -231,7 +231,7 @@ def template_findings(
 
 
 def chat_template_findings(template: ChatTemplate, handler: str = "auto") -> list[HealthCheck]:
-    """Return what there is to say of a chat template that can be rendered; takes some 0.1 s.
+    """Check a chat template that can be rendered; return findings; takes some 0.1 s.
 
     handler: that training is given; a form named there need not be the template's own.
     """
@@ -300,7 +300,7 @@ def _words(probe: TemplateRenderer) -> Iterator[HealthCheck]:
 
 
 def _changed_words(renderer: MessageRenderer) -> str:
-    """Return what is to be said where words are not rendered as they are; "" where they are."""
+    """Report words that the template changes; "" if none."""
     for words in WORDS:
         try:
             text = renderer.render(question_and_answer(words, "r"), prompt=False)
@@ -418,7 +418,7 @@ def _boundaries(probe: TemplateRenderer) -> Iterator[HealthCheck]:
 
 
 def _moved(template: ChatTemplate) -> bool:
-    """Whether a second user message changes what stands before the first."""
+    """Whether a second user message changes the text before the first."""
     tools = probe_tools()
     first = template.spell(template.render_full([user_message("fctnprobequestion")], tools))
     question = user_message("fctnprobequestion")
@@ -455,7 +455,7 @@ RESPONSE_SCHEMAS = ("response_template", "response_schema")
 
 
 def call_findings(template: ChatTemplate, handler: str = "auto") -> Iterator[HealthCheck]:
-    """Yield whether a handler reads what the template writes, and the template what is sampled.
+    """Yield findings on calls: read by a handler, and taken back by the template.
 
     handler: that training is given; under another than "auto" an unread form is no fault.
     """
@@ -513,7 +513,7 @@ def _schema_finding(template: ChatTemplate, form: TemplateForm) -> HealthCheck:
 
 
 def _shown(read: Callable[[], Iterable[Call]]) -> str:
-    """Return calls as they are shown and compared; what reading them raises, in its place."""
+    """Return calls as text for comparison, or the error of reading them."""
     try:
         calls = [{each.name: dict(each.arguments)} for each in read()]
     except Exception as error:  # whatever a schema of others, or a parser of it, raises
@@ -531,7 +531,7 @@ def _calls_of_message(message: Any) -> Iterator[Call]:
 
 
 def _own_texts(template: ChatTemplate, call: str) -> Iterator[str]:
-    """Yield answers as a model of the template writes them: calls, and words behind a thought."""
+    """Yield answers in the template's form: calls, and words after a thought."""
     source = str(template.source or template.tokenizer.get_chat_template())
     marks = ((opens, closes) for opens, closes in THOUGHTS.items() if opens in source)
     yield from (f"{opens}fctnprobethought{closes}{template.header}Done." for opens, closes in marks)

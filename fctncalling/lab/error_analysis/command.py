@@ -200,7 +200,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report on every category; return 0, or 2 where it cannot be said as it stands."""
+    """Report on every category; return 0, or 2 if too many answers cannot be read."""
     report, unread = diagnosed_answers(args)
     as_text = report_text(report["models"], report["invalid"])
     print(json.dumps(report, indent=2) if args.json else as_text)

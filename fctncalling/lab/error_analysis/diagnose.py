@@ -145,7 +145,7 @@ def _fault(task: Task, parameter: str, value: Any, declared: Any, accepted: Any)
 
 
 def _retyped(task: Task, parameter: str, value: Any, declared: Any, accepted: Any) -> Any:
-    """Return the value in another type that passes; _MISSING where none does."""
+    """Return the value in another type that passes; _MISSING if none does."""
     for near in _other_types(value):
         changed = type(near) is not type(value) or near != value
         if changed and near != "" and not _fault(task, parameter, near, declared, accepted):
@@ -154,7 +154,7 @@ def _retyped(task: Task, parameter: str, value: Any, declared: Any, accepted: An
 
 
 def _other_types(value: Any) -> Iterator[Any]:
-    """Yield what a value would be in other types: "5" is 5, 5 is "5", "a" is ["a"], 5 is 5.0."""
+    """Yield a value converted to other types: "5" to 5, 5 to "5", "a" to ["a"], 5 to 5.0."""
     if isinstance(value, str):
         yield from _types_of_text(value)
     elif isinstance(value, int | float):
@@ -281,7 +281,7 @@ def _passing_text(task: Task, form: str, calls: Sequence[Call]) -> str | None:
 
 
 def _agentic(task: Task, response: Any, verdict: Verdict) -> Diagnosis:
-    """Return what is wrong with a dialogue whose last message is the answer."""
+    """Diagnose a dialogue with its answer in the last message."""
     steps = response[0] if isinstance(response, list) and len(response) == 1 else response
     texts = [step for step in steps if isinstance(step, str)] if isinstance(steps, list) else []
     accepted = [str(each) for each in task.ground_truth or ()]

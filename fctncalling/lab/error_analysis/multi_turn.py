@@ -57,7 +57,7 @@ class _FailedAnswer:
         self.turn = next((at for at, is_right in passed if not is_right), len(response))
 
     def diagnosis(self) -> Diagnosis:
-        """Return the diagnosis: by what could not be read, else by the calls."""
+        """Return the diagnosis: by unreadable text, else by the calls."""
         is_over = self.turn == len(self.response)
         if self.verdict.error_type == "multi_turn:force_terminated" and is_over:
             return self._ended_early()
@@ -80,7 +80,7 @@ class _FailedAnswer:
         return f"turn {turn}: {text}"
 
     def _call_strings(self, turn: Any) -> list[str]:
-        """Return the calls of a turn as they are executed; what does not decode is left out."""
+        """Return the calls of a turn as they are executed; undecodable steps are left out."""
         steps = turn if isinstance(turn, list) else []
         if self.form == "decoded_calls":
             flat = [call for step in steps for call in (step if isinstance(step, list) else [step])]
@@ -96,7 +96,7 @@ class _FailedAnswer:
         return judge(self.task, response, "decoded_calls", extra_tools=self.tools)
 
     def _repaired(self) -> tuple[list[Any], tuple[str, ...], str, Turns]:
-        """Return the answer with what could not be read rewritten, up to the failing turn.
+        """Return the answer with its unreadable text rewritten, up to the failing turn.
 
         With why it was, the first complaint, and the calls of its turns.
         """
@@ -159,7 +159,7 @@ class _FailedAnswer:
         return Diagnosis(self.verdict, causes, where, said, answer, nearest, turn)
 
     def _tool_error(self) -> str:
-        """Return what a tool said against a call of the failing turn; "" if none did."""
+        """Return a tool's error on a call of the failing turn; "" if there is none."""
         played = replay_turns(self.task, self.calls, self.tools, "model")
         turn = next(islice(played, self.turn, None), None)
         for text in turn.results if turn else ():
@@ -170,7 +170,7 @@ class _FailedAnswer:
         return ""
 
     def _edits(self, turn: int) -> list[_Edit]:
-        """Return what takes a turn's calls to the truth's, one thing at a time."""
+        """Return the single edits that turn a turn's calls into the truth's."""
         docs, calls = {doc.name: doc for doc in self.task.functions}, self.calls[turn]
 
         def read(text: str) -> Call:

@@ -59,7 +59,7 @@ Since = Callable[[], float | None]  # time.monotonic() of the episode's first re
 
 
 class EpisodeOffer(NamedTuple):
-    """Episode as an agent is told of it."""
+    """Episode as it is offered to an agent."""
 
     session: str
     base_url: str
@@ -79,7 +79,7 @@ class OutsideAgent(Protocol):
     """An agent that plays episodes, several at once."""
 
     def play(self, offer: EpisodeOffer, began: Since, timeout_s: float) -> AgentOutcome:
-        """Return what came of an episode; one that takes too long is an outcome with an error."""
+        """Play an episode; return its outcome, an error if it takes too long."""
         ...
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class LastingAgent:
         self._closed = False
 
     def play(self, offer: EpisodeOffer, began: Since, timeout_s: float) -> AgentOutcome:
-        """Return what came of an episode."""
+        """Play an episode; return its outcome."""
         run, sent = self._running(), time.monotonic()
         answer = run.ask(offer)
         while True:
@@ -153,7 +153,7 @@ class _AgentRun:
             threading.Thread(target=work, daemon=True).start()
 
     def ask(self, offer: EpisodeOffer) -> Future[AgentOutcome]:
-        """Offer an episode; the answer comes when it is over."""
+        """Offer an episode; the answer is set at its end."""
         answer: Future[AgentOutcome] = Future()
         self._answers[offer.session] = answer
         self._lines.put(json.dumps(offer._asdict()) + "\n")
@@ -193,7 +193,7 @@ class _AgentRun:
         self._fail()
 
     def _show(self, line: str) -> None:
-        """Pass on what the agent prints, up to MAX_SHOWN characters a run of it."""
+        """Pass on the agent's other output, up to MAX_SHOWN characters a run of it."""
         room = MAX_SHOWN - self._shown
         if room > 0:
             sys.stderr.write(line[:room])
@@ -211,7 +211,7 @@ class _AgentRun:
 
 
 class AgentPerEpisode:
-    """A process an episode, told in its environment; its last JSON line is the outcome."""
+    """A process for each episode, with the task in its environment; its last JSON line counts."""
 
     def __init__(self, command: str) -> None:
         self._command = _words(command)
@@ -219,7 +219,7 @@ class AgentPerEpisode:
         self._processes: set[subprocess.Popen[str]] = set()
 
     def play(self, offer: EpisodeOffer, began: Since, timeout_s: float) -> AgentOutcome:
-        """Return what came of an episode."""
+        """Play an episode; return its outcome."""
         told = {
             "OPENAI_BASE_URL": offer.base_url,
             "OPENAI_API_KEY": offer.api_key,
@@ -406,7 +406,7 @@ class AgentEpisodeSource:
         return records
 
     def _tell_drift(self) -> None:
-        """Say how often, and where first, the agent left what was sampled in this round."""
+        """Warn how often, and in which request first, the agent left the sampled tokens."""
         drift, self._drift = self._drift, []
         if drift:
             kinds = Counter(each.kind for *_, each in drift)
@@ -434,7 +434,7 @@ class AgentEpisodeSource:
         env_seed: int,
         done: queue.SimpleQueue[EpisodeRecord],
     ) -> EpisodeRecord:
-        """Play one episode; whatever goes wrong with the agent makes it invalid."""
+        """Play one episode; any failure of the agent makes it invalid."""
         offered, category = self._offered(task_id, env_seed)
         session = self.gateway.open(
             self._token,
@@ -468,7 +468,7 @@ class AgentEpisodeSource:
         return record
 
     def _offered(self, task_id: str, seed: int) -> tuple[dict[str, Any], str]:
-        """Return a task as the agent is told it, and its category."""
+        """Return a task as it is offered to the agent, and its category."""
         with self._env_lock:
             observation, info = self._env.reset(seed=seed, options={"task_id": task_id})
         messages = info.get("messages") or [{"role": "user", "content": str(observation)}]
@@ -477,7 +477,7 @@ class AgentEpisodeSource:
         return offered, str(info.get("category", ""))
 
     def _judge_and_pay(self, session: GatewaySession) -> str:
-        """Give a session without a reward its task's own verdict; return why it has none."""
+        """Pay a session without a reward by its task's verdict; return a reason if none."""
         task = self._tasks.get(session.task.id)
         if session.rewards or not session.forest.actions or session.ended:
             return ""

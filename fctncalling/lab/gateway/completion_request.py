@@ -25,7 +25,7 @@ _TYPES = {
 
 
 class GatewayError(Exception):
-    """Refusal of a request: an HTTP status, and one line that says what to change."""
+    """Refusal of a request: an HTTP status, and one line that names the cure."""
 
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None
@@ -48,7 +48,7 @@ class GatewayError(Exception):
 
 
 def invalid_field(name: str, message: str) -> GatewayError:
-    """Return the refusal of a field of a request, which `message` says what to change in."""
+    """Return the refusal of a field of a request; `message` names the cure."""
     return GatewayError(400, f"{name}: {message}", param=name)
 
 
@@ -98,7 +98,7 @@ class CompletionRequest:
 
 
 def chat_request(body: Mapping[str, Any]) -> CompletionRequest:
-    """Return the request of a body of /v1/chat/completions; GatewayError where it is none."""
+    """Parse a body of /v1/chat/completions; raises GatewayError."""
     tools, choice = checked_tools(body.get("tools")), body.get("tool_choice")
     if choice not in (None, "auto", "none"):
         raise invalid_field(
@@ -121,7 +121,7 @@ def chat_request(body: Mapping[str, Any]) -> CompletionRequest:
 
 
 def _template_kwargs(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for the chat template; GatewayError for what is none."""
+    """Return the arguments for the chat template; raises GatewayError."""
     given, effort = body.get("chat_template_kwargs"), body.get("reasoning_effort")
     expected = "expected an object of texts, numbers and booleans, by names that are free"
     if given is not None and not isinstance(given, dict):
@@ -135,7 +135,7 @@ def _template_kwargs(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def text_request(body: Mapping[str, Any]) -> CompletionRequest:
-    """Return the request of a body of /v1/completions; GatewayError where it is none."""
+    """Parse a body of /v1/completions; raises GatewayError."""
     prompt = body.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
         prompt = prompt[0]
@@ -223,14 +223,14 @@ def checked_messages(value: Any) -> list[Message]:
 
 
 def message_key(message: Mapping[str, Any]) -> str:
-    """Return what tells an assistant message from others: its text and calls, without their ids."""
+    """Return the identity of an assistant message: its text and calls, without their ids."""
     listed = message.get("tool_calls", ())
     calls = [[call["name"], canonical_arguments(call["arguments"])] for call in listed]
     return json.dumps([message["content"], calls])
 
 
 def canonical_arguments(text: str) -> str:
-    """Return JSON arguments whose spelling does not depend on who wrote them; other text as is."""
+    """Return JSON arguments in canonical spelling; other text unchanged."""
     try:
         return json.dumps(json.loads(text), sort_keys=True)
     except (ValueError, RecursionError):
@@ -260,7 +260,7 @@ def _checked(value: Any, where: str) -> Message:
 
 
 def checked_tools(value: Any, where: str = "tools") -> list[Any]:
-    """Return the tools of a request, with what they may leave out.
+    """Return the tools of a request, with optional fields filled in.
 
     GatewayError for one of another shape than OpenAI's.
     """

@@ -50,7 +50,7 @@ Score = Callable[[list[Any], list[Any]], float]  # (messages, token rows) -> rew
 
 @dataclass(frozen=True)
 class GatewaySettings:
-    """Limits of a gateway, and what its sessions begin with."""
+    """Limits of a gateway, and defaults of its sessions."""
 
     model: str = "policy"
     max_episode_tokens: int = 2048  # longest prompt and answer together
@@ -99,7 +99,7 @@ class Gateway:
         seed: int | None = None,
         task: SessionTask | None = None,
     ) -> GatewaySession:
-        """Open a session for whoever has the gateway's token; own_key: what opens it from then on.
+        """Open a session with the gateway's token as `key`; own_key: its key from then on.
 
         None: the key of who asks.
         """
@@ -150,7 +150,7 @@ class Gateway:
     def complete(
         self, session: GatewaySession, request: CompletionRequest, on_token: OnToken | None = None
     ) -> AnsweredRequest:
-        """Sample the choices of a request and record them; GatewayError where that fails."""
+        """Sample the choices of a request and record them; GatewayError if that fails."""
         request = with_offered_tools(request, self.settings.offered)
         given = (None, self.settings.temperature)
         if self.settings.fixed_temperature and request.temperature not in given:
@@ -224,7 +224,7 @@ class Gateway:
             session.last_used = time.monotonic()
 
     def end(self, session: GatewaySession, reason: str = "") -> dict[str, Any]:
-        """End a session, scored where it has no reward yet; return its report.
+        """End a session, scored if it has no reward yet; return its report.
 
         reason: why it is invalid. A session that has ended stays as it is. GatewayError 507 where
         `on_end` cannot write: the session then stays open.
@@ -270,7 +270,7 @@ class Gateway:
         return list(self.sessions.values())
 
     def _score(self, session: GatewaySession) -> str:
-        """Give the session the reward of the user's function, or the default; return what fails."""
+        """Pay the session by the user's function, or the default; return the failure, if any."""
         value = self.settings.missing_reward
         if self.score is not None:
             rows = session.to_record().rows

@@ -47,7 +47,7 @@ class SessionTask:
 
 @dataclass
 class GatewaySession:
-    """State of a session; methods are called under its lock, which `report` takes itself."""
+    """State of a session; methods but `report` are called under its lock."""
 
     id: str
     key: str  # who may use it: the bearer token of its requests; "": whoever has none
@@ -193,7 +193,7 @@ class GatewaySession:
         )
 
     def report(self) -> dict[str, Any]:
-        """Return what is known of the session, as JSON."""
+        """Return the state of the session as JSON."""
         with self.lock:
             kept = kept_actions(self.forest, self.referred)
             return {
@@ -235,7 +235,7 @@ class SessionLog:
         self.drift: dict[str, int] = {}  # kind -> places
 
     def write(self, session: GatewaySession) -> None:
-        """Append a session that ended; OSError where that fails, and nothing is then written."""
+        """Append an ended session as one whole line, or none; OSError if that fails."""
         with session.lock:
             line = session_line(session, self._template)
         with self._lock:
@@ -259,14 +259,14 @@ class SessionLog:
             raise
 
     def summary(self) -> str:
-        """Return what was recorded, in a few lines."""
+        """Summarise the recorded sessions in a few lines."""
         lines = [f"{self.valid} sessions with a reward, {sum(self.invalid.values())} invalid"]
         lines += [f"  {count} invalid: {reason}" for reason, count in self.invalid.items()]
         lines += [f"  drift: {count} {kind}" for kind, count in sorted(self.drift.items())]
         return "\n".join(lines)
 
     def counts(self) -> dict[str, Any]:
-        """Return what was recorded, as JSON."""
+        """Return the counts of recorded sessions as JSON."""
         return {"valid": self.valid, "invalid": dict(self.invalid), "drift": dict(self.drift)}
 
     def close(self) -> None:
@@ -277,7 +277,7 @@ class SessionLog:
 
 
 def _end_last_line(path: Path) -> int:
-    """End a file's last line where a kill cut it; return how many bytes of it were removed.
+    """End a file's last line if a kill cut it; return the number of bytes removed.
 
     A line that is whole but for its newline is kept.
     """
@@ -304,7 +304,7 @@ def _end_last_line(path: Path) -> int:
 
 
 def belongs_to_another_command(folder: Path) -> bool:
-    """Whether a folder has what something else than a gateway wrote; a gateway's goes on."""
+    """Whether another command than a gateway wrote to a folder."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except FileNotFoundError:

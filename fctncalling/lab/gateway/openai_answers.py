@@ -45,7 +45,7 @@ def answer_message(
     stop: str = "",
     header: str | None = "",
 ) -> AnswerMessage:
-    """Return the message of an action: `number` of a session, whose text is this.
+    """Return the message of an action: `number` of a session, with its text.
 
     handler: reads calls of `functions`; None where none are read. stop: the stop string that ended
     the action, which is left out, as is all behind it. header: of words, that the template writes;
@@ -132,7 +132,7 @@ class AnsweredRequest:
         return {"id": self.id, "object": kind, "created": int(time.time()), "model": self.model}
 
     def logprobs(self, choice: int, template: ChatTemplate) -> dict[str, Any] | None:
-        """Return log-probabilities of a choice's tokens; None where nobody asked for them."""
+        """Return log-probabilities of a choice's tokens; None if nobody asked for them."""
         if not self.request.logprobs:
             return None
         action = self.actions[choice]

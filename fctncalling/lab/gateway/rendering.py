@@ -1,4 +1,4 @@
-"""Rendering: the messages of a request as token ids, with the ids of what was sampled in them.
+"""Rendering: the messages of a request as token ids, sampled answers by their sampled ids.
 
 Wherever an assistant message is one that the policy sampled in this session, its own ids stand in
 the prompt, never its text encoded again. What the agent changed is text like any other: context.
@@ -25,7 +25,7 @@ from fctncalling.lab.gateway.openai_answers import AnswerMessage
 
 
 class PromptDrift(NamedTuple):
-    """Place where a request does not go on from what was sampled, and why."""
+    """Place at which a request leaves the sampled tokens, and why."""
 
     request: int
     message: int  # index in the request
@@ -34,7 +34,7 @@ class PromptDrift(NamedTuple):
 
 
 class RenderedPrompt(NamedTuple):
-    """Prompt of a request: its ids, what it refers to, and where it left what was sampled."""
+    """Prompt of a request: its ids, the actions in it, and its departures from sampled tokens."""
 
     ids: list[int]
     referred: set[int]  # actions that stand in it, as they were or changed
@@ -52,7 +52,7 @@ class AnsweredMessages:
     keys: dict[int, str] = field(default_factory=dict)
 
     def remember(self, number: int, answer: AnswerMessage, conversation: int) -> None:
-        """Remember what an action was answered as, and to which messages."""
+        """Remember the message of an action, and the conversation before it."""
         self.by_conversation.setdefault(conversation, []).append(number)
         self.by_key.setdefault(answer.key, []).append(number)
         self.keys[number] = answer.key
@@ -65,7 +65,7 @@ class AnsweredMessages:
         return [*found, *named]
 
     def referred_by_call(self, message: Message) -> list[int]:
-        """Return the actions whose calls a message has by their ids."""
+        """Return the actions with the call ids of a message."""
         ids = (call["id"] for call in message.get("tool_calls", ()))
         return [self.by_call[call_id] for call_id in ids if call_id in self.by_call]
 
@@ -94,7 +94,7 @@ class MessageRendering:
         self.found: list[tuple[int, Callable[[], PromptDrift]]] = []  # with the place in `ids`
 
     def prompt(self) -> RenderedPrompt:
-        """Return the prompt; GatewayError where the chat template refuses the messages."""
+        """Return the prompt; GatewayError if the chat template refuses the messages."""
         try:
             return self.appended() if self.template.append_only else self.rewritten()
         except TemplateRefusal as error:
@@ -140,7 +140,7 @@ class MessageRendering:
         return self._prompt(ids, 0)
 
     def _read(self) -> Iterator[tuple[int, Message, list[int]]]:
-        """Yield each message with the actions that it may be; note what was not sampled so."""
+        """Yield each message with the actions that it may be; note those not sampled."""
         for index, message in enumerate(self.messages):
             candidates = (
                 self.answered.echoed_actions(message) if message["role"] == "assistant" else []
@@ -151,7 +151,7 @@ class MessageRendering:
             self.conversation = hash((self.conversation, message["role"], message_key(message)))
 
     def _prompt(self, ids: list[int], covered: int) -> RenderedPrompt:
-        """Return the prompt; what drifted in the row that it goes on was told before."""
+        """Return the prompt, without drift that was reported for the row that it continues."""
         drift = [tell() for at, tell in self.found if at >= covered]
         return RenderedPrompt(ids, self.referred, drift, self.conversation)
 
@@ -202,7 +202,7 @@ class MessageRendering:
         return f"action {number} was sampled otherwise: {sampled[part]!r} became {sent[part]!r}"
 
     def _note(self, index: int, kind: str, why: Callable[[], str]) -> None:
-        """Note a drift; why: told only where it is new."""
+        """Note a drift; why: called only if the drift is new."""
         self.found.append((len(self.ids), lambda: PromptDrift(self.request, index, kind, why())))
 
 
@@ -217,7 +217,7 @@ def _num_common(one: Sequence[Any], other: Sequence[Any]) -> int:
 def find_continued_action(
     prompt: str, template: ChatTemplate, forest: ActionForest
 ) -> tuple[SampledAction | None, str]:
-    """Return the action whose row a raw prompt goes on, and the text behind it."""
+    """Return the action that a raw prompt continues, and the text after it."""
     ends: dict[int | None, int] = {None: 0}  # action -> where its row ends, in tokens
     for action in forest.actions:
         ends[action.number] = ends[action.parent] + len(action.context) + len(action.ids)
@@ -229,7 +229,7 @@ def find_continued_action(
 
 
 class ContextCallForm:
-    """Form of calls in context messages: the chat template's, or text where it shows none."""
+    """Form of calls in context messages: the chat template's, or text if it shows none."""
 
     def __init__(self, template: ChatTemplate, handler: str = "auto", style: str = "bfcl") -> None:
         """handler: name of the form that calls are read in; style: of docs in instructions."""
@@ -265,7 +265,7 @@ class ContextCallForm:
         return {**rest, "content": f"{message['content']}{self._written(calls)}"}
 
     def instructions(self, tools: Sequence[Any]) -> str:
-        """Return the system text that stands for tools where the template takes none."""
+        """Return the system text that describes tools if the template takes none."""
         if self._template.takes_tools or not tools:
             return ""
         docs = function_docs(tools)

@@ -89,7 +89,7 @@ def _mean_sum(episodes: Sequence[EpisodeRecord], number: Callable[[TokenRecord],
 
 
 def _num_demonstrations(config: TrainConfig, setup: TaskSetup) -> int | None:
-    """Count the demonstrations of the supervised stage; None where that needs their reading."""
+    """Count the demonstrations of the supervised stage; None if that needs reading them."""
     if config.sft_episodes is not None:
         return None
     if config.sft_tasks in (None, DATASET):

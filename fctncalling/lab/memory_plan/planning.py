@@ -258,7 +258,7 @@ def make_plan(
 
 
 def with_expected_lengths(config: TrainConfig, lengths: EpisodeLengths | None) -> TrainConfig:
-    """Limit the settings' episode length and held-out tasks to what is expected."""
+    """Limit the settings' episode length and held-out tasks to the expected numbers."""
     if lengths is None:
         return config
     return dataclasses.replace(

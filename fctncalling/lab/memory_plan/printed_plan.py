@@ -289,7 +289,7 @@ def print_plan(config: TrainConfig, run_config: RunConfig, roles: Sequence[str] 
 def _stage_times(
     config: TrainConfig, run_config: RunConfig, plan: MemoryPlan, lengths: EpisodeLengths | None
 ) -> tuple[StageTime, ...] | None:
-    """Return the estimated times of a run's stages; None where nothing is known."""
+    """Return the estimated times of a run's stages; None if unknown."""
     elsewhere = config.rollout_engine != "local" or run_config.num_rollout_workers
     elsewhere = elsewhere or plan.device != "cpu" or int(os.environ.get("WORLD_SIZE", "1")) > 1
     if elsewhere or lengths is None or lengths.num_demonstrations is None:

@@ -12,7 +12,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
 def html_page(title: str, body: str, script: str = "") -> str:
-    """Return an HTML page that loads nothing; `body` is markup, `title` text.
+    """Return a self-contained HTML page; `body` is markup, `title` text.
 
     Without `script` its policy lets no script run.
     """
@@ -54,7 +54,7 @@ Cell = str | Bar | Link
 
 
 class ReportTable(NamedTuple):
-    """Table of a report; with bars among its cells it stands before tables without."""
+    """Table of a report; tables with bars come first."""
 
     title: str
     heads: Sequence[str]

@@ -166,7 +166,7 @@ class CreditRows(NamedTuple):
 
     @property
     def of_loss(self) -> list[Credit | None] | None:
-        """The row that the loss took; None where it cannot be recomputed."""
+        """The row that the loss took; None if it cannot be recomputed."""
         return self.rows.get(self.own)
 
 
@@ -257,7 +257,7 @@ def _terms(
 
 
 def _padded(tokens: TokenFile, parts: Sequence[Part], *, by_token: bool) -> Trajectories:
-    """Return the parts as the trainer's own, padded at their ends; by_token: lambda, too."""
+    """Return the parts as the trainer's trajectories, end-padded; by_token: lambda, too."""
     import torch
     from torch.nn.utils.rnn import pad_sequence
 
@@ -283,7 +283,7 @@ def _padded(tokens: TokenFile, parts: Sequence[Part], *, by_token: bool) -> Traj
 def credit_rows(
     tokens: TokenFile, lanes: Sequence[EpisodeLanes], config: Mapping[str, Any]
 ) -> CreditRows:
-    """Return the credit by each algorithm, and what the loss took.
+    """Return the credit by each algorithm, and the one that the loss took.
 
     config: the run's; it names the group baseline where a file of version 0.3 does not.
     """
@@ -301,7 +301,7 @@ def credit_rows(
 
 
 def _baseline(tokens: TokenFile, config: Mapping[str, Any]) -> str:
-    """Return the group baseline; "" where neither the file nor the run's settings know."""
+    """Return the group baseline; "" if neither the file nor the run's settings name it."""
     if tokens.header["algorithm_name"] == "GRPO":  # its groups are their own
         return "none"
     unknown = "none" if config else ""  # settings without the flag are older than the flag
@@ -322,7 +322,7 @@ def _not_recomputable(tokens: TokenFile, lanes: Sequence[EpisodeLanes], baseline
 
 
 def with_credit(shown: dict[str, Any], credit: CreditRows, episode: int) -> dict[str, Any]:
-    """Return the JSON of an episode's lanes with its credit and what its formula needs."""
+    """Return the JSON of an episode's lanes with its credit and its formula's terms."""
     found = {name: each[episode] if each else None for name, each in credit.rows.items()}
     own = found.get(credit.own)
     deltas = {"delta": round_numbers(own.deltas)} if own else {}

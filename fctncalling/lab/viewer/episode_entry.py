@@ -1,4 +1,4 @@
-"""Entry of an episode on the page: what was said, called, answered, and what came of it."""
+"""Entry of an episode on the page: messages, calls, results and outcome."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _count_from_one(message: str) -> str:
 
 
 def group_member_entry(entry: Record) -> Record:
-    """Return what a group's tree and the comparison over updates need of an episode."""
+    """Return an episode's fields for a group's tree and the comparison over updates."""
     names = ("id", "line", "task", "group", "success", "strict", "return", "invalid")
     return {
         **{name: entry[name] for name in names},
@@ -110,7 +110,7 @@ _SHOWN = 400  # characters of a value
 def state_differences_by_turn(
     task: Task | None, steps: Sequence[Mapping[str, Any]], extra_tools: ExtraTools | None = None
 ) -> tuple[list[Record], str]:
-    """Return what each turn did to the tools' state, against the truth; and why there is nothing.
+    """Return each turn's changes of the tools' state, against the truth; or a reason for none.
 
     The logged calls are executed again, and so are the truth's.
     """

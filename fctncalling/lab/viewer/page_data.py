@@ -1,4 +1,4 @@
-"""Everything a page shows, as one JSON object; the page's scripts compute nothing but layout."""
+"""Data of a page as one JSON object; the page's scripts compute only the layout."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
 
 
 def _world(entry: Record, record: Record, find_task: FindTask) -> Record:
-    """Return what the task knows: its tools' state, and the users' words that the log lacks."""
+    """Return the task's part of an entry: its tools' state, and user messages not in the log."""
     executes = entry["category"].startswith("multi_turn")
     silent = not entry["opening"] or any(
         now.get("turn") != before.get("turn") and not before.get("messages")
@@ -207,7 +207,7 @@ def survey_episodes(run: LoadedRun, worst: int) -> EpisodeSurvey:
 
 
 def _described(run: LoadedRun, entry: Record, described: Record) -> Record:
-    """Return what the token file knows of an episode."""
+    """Return the token file's fields of an episode."""
     if entry["task"] != described["task_id"]:
         raise ViewError(
             f"{run.episodes_file} line {entry['line']}: task {entry['task']}, but the token file "

@@ -202,7 +202,7 @@ def _episode(row: Record, form: DumpFormat) -> Record:
 
 
 def _messages(text: str) -> list[Record]:
-    """Return a response as messages, split where the template's role lines are left."""
+    """Return a response as messages, split at the template's role lines."""
     parts = enumerate(_BETWEEN.split(text))
     said = (
         ({"role": "tool" if at % 2 else "assistant", "content": part}, at) for at, part in parts

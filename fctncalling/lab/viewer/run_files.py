@@ -117,12 +117,12 @@ def type_fault(record: Record, types: Mapping[str, ExpectedType]) -> str:
 
 
 class ViewError(ValueError):
-    """Input that no page can be made of; the message names the file and what was expected."""
+    """Error of unusable input; the message names the file and the expected kind."""
 
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """Run that a page is made of: one update's episodes, and what is around them."""
+    """Run that a page is made of: one update's episodes, with settings and metrics."""
 
     path: Path  # as given
     kind: str  # "training", "answers" (output of `run`), "histories" (of text), "verl", "trl"
@@ -139,7 +139,7 @@ class LoadedRun:
 
     @property
     def folder(self) -> Path | None:
-        """The run's folder; None for a file on its own."""
+        """The run's folder; None for a single file."""
         return self.path if self.kind == "training" else None
 
 
@@ -154,7 +154,7 @@ def load_run(path: Path, update: int | None = None) -> LoadedRun:
 
 
 class EpisodeLines:
-    """The records of a file, read anew at each pass; what is no record of the kind is noted."""
+    """Records of a file, read anew at each pass; invalid lines are noted."""
 
     def __init__(self, path: Path, notes: list[str], kind: str = "answers") -> None:
         self._path = path
@@ -237,7 +237,7 @@ def _note(notes: list[str], told: int, text: str) -> None:
 
 
 def _record(text: str, types: Mapping[str, ExpectedType]) -> tuple[Record, str]:
-    """Return the object that a line holds, and what is wrong with it."""
+    """Return the object in a line, and its fault."""
     if len(text) > MAX_LINE:
         return {}, f"it has more than {MAX_LINE:,} characters"
     try:
@@ -315,7 +315,7 @@ def _training(folder: Path, update: int | None) -> LoadedRun:
 def _chosen(
     folder: Path, files: list[tuple[str, int, Path]], update: int | None
 ) -> tuple[Path, int]:
-    """Return the episode file to show and its update: training's own, if there is one."""
+    """Return the episode file to show and its update: one of training, if there is one."""
     training = [(number, path) for phase, number, path in files if phase == "train"]
     found = training or [(number, path) for _, number, path in files]
     if update is not None:
