@@ -23,10 +23,9 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.precision import weights_dtype
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.lab.memory_plan import planning, policy_sizes, run_time, terms
+from fctncalling.lab.memory_plan import planning, policy_sizes, printed_plan
 from fctncalling.lab.memory_plan.episode_lengths import EpisodeLengths, measure_episode_lengths
-from fctncalling.lab.memory_plan.printed_plan import remedies
-from fctncalling.lab.memory_plan.run_time import ProductTimes, RunTime
+from fctncalling.lab.memory_plan.printed_plan import ProductTimes, RunTime, remedies
 from fctncalling.training.load_policy import configure_policy
 from fctncalling.training.run_config import RunConfig
 
@@ -106,7 +105,9 @@ def test_activations_of_two_layers_are_those_that_autograd_holds(
         config = TrainConfig(model_name_or_path=str(folder), **changes)
         sizes = policy_sizes(config, CPU)
         planned.append(
-            terms.activation_bytes(sizes, tokens, ROW, checkpointing=False, shared=shared, width=4)
+            planning.RunMemory(
+                config, sizes, planning.MicrobatchSize(tokens, ROW, shared, True)
+            ).activation_bytes()
         )
         held.append(held_bytes(policy_of(folder, config), shared=shared))
     assert planned[1] - planned[0] == pytest.approx(held[1] - held[0], rel=0.02)
@@ -282,8 +283,8 @@ def test_a_device_that_is_not_here_is_planned_for(
 def test_the_time_of_a_run_is_that_of_its_products(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_time, "OVERHEAD", 1.0)
-    monkeypatch.setattr(run_time, "LAYER_S", 0.0)
+    monkeypatch.setattr(printed_plan, "OVERHEAD", 1.0)
+    monkeypatch.setattr(printed_plan, "LAYER_S", 0.0)
     config = TrainConfig(model_name_or_path=str(model), critic_hidden=8, share_prefixes=False)
     config = replace(config, num_updates=3, eval_interval=2, episodes_per_update=6, group_size=2)
     config = replace(config, n_rollout_threads=4, max_new_tokens=50, sft_batch_size=5)
@@ -314,7 +315,7 @@ def test_the_time_of_a_run_is_that_of_its_products(
 def test_the_command_estimates_the_time_of_each_stage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run_time, "MEASURED_S", 0.001)
+    monkeypatch.setattr(printed_plan, "MEASURED_S", 0.001)
     words = ["--dataset_path", str(embedded_path("held_out")), "--sft_tasks=dataset"]
     words += ["--num_updates=0", "--eval_episodes=4"]
     assert main([*words, "--plan=json"]) == 0

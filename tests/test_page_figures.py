@@ -13,7 +13,7 @@ import learning_curve
 import pytest
 from figures import Figure, report
 
-from fctncalling.lab.conformance.recorded import load_recorded_verdicts
+from fctncalling.lab.conformance.made_answers import load_recorded_verdicts
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "results/kept"

@@ -31,7 +31,7 @@ from others_file import loaded
 
 from fctncalling.algorithms.advantages import decomposed_gae
 from fctncalling.cli.shared.text_table import align_rows
-from fctncalling.lab.conformance.credit_vectors import FILE
+from fctncalling.lab import conformance
 
 Vector = dict[str, Any]
 Advantages = Callable[[Vector], torch.Tensor]
@@ -221,7 +221,8 @@ def main() -> None:
     options = parser.parse_args()
     chosen = dict(pair.split("=", 1) for pair in options.trainer)
     functions = {name: TRAINERS[name](root) for name, root in {"ours": "", **chosen}.items()}
-    made = json.loads(Path(FILE).read_text("utf-8"))["tokens"]
+    file = Path(conformance.__path__[0]) / "credit_vectors.json"
+    made = json.loads(file.read_text("utf-8"))["tokens"]
     vectors = {vector["name"]: vector for vector in made}
     columns = [rows_of_tool_tokens(vectors, function) for function in functions.values()]
     claims = (

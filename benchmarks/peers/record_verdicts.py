@@ -16,10 +16,11 @@ from pathlib import Path
 from fctncalling.lab.conformance.made_answers import (
     ANSWERS_A_TASK,
     CATEGORIES,
+    FILE,
+    category_recording,
     made_answers_of_category,
     scorer_record,
 )
-from fctncalling.lab.conformance.recorded import FILE, category_recording
 from fctncalling.lab.conformance.scorer_process import ScorerProcess, ScorerTimeLimits
 from fctncalling.lab.import_bfcl import manifest
 

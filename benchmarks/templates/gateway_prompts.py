@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.message_renderer import TemplateRefusal
 from fctncalling.lab.gateway.action_forest import ActionForest
-from fctncalling.lab.gateway.chat_messages import ContextCallForm
-from fctncalling.lab.gateway.completion_request import chat_request
-from fctncalling.lab.gateway.gateway_error import GatewayError
-from fctncalling.lab.gateway.rendering import AnsweredMessages, render_messages
+from fctncalling.lab.gateway.completion_request import GatewayError, chat_request
+from fctncalling.lab.gateway.rendering import AnsweredMessages, ContextCallForm, MessageRendering
 
 _TYPES = {"town": "string", "days": "integer", "also": "array", "exact": "boolean"}
 TOOLS = [
@@ -56,13 +54,8 @@ def compare_prompts(template: ChatTemplate, ids: tuple[str, str]) -> Iterator[Pr
             continue  # without tools or calls: the gateway writes them as text
         request = chat_request({"messages": messages, "tools": TOOLS})
         try:
-            rendered = render_messages(
-                *(request.messages, (request.tools, form.instructions(request.tools)), 0),
-                template=template,
-                form=form,
-                forest=ActionForest(),
-                answered=AnsweredMessages(),
-            )
+            parts = (template, form, ActionForest(), AnsweredMessages())
+            rendered = MessageRendering(request.messages, request.tools, 0, *parts).prompt()
             yield PromptComparison(kind, template.spell(rendered.ids), whole)
         except (GatewayError, TemplateRefusal) as error:
             yield PromptComparison(kind, f"{type(error).__name__}: {error}", whole)

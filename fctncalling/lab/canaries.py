@@ -18,7 +18,7 @@ import random
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -138,45 +138,43 @@ def play_canaries(
 
     A failure: task id -> reason.
     """
-    by_handler: dict[str, list[Task]] = {}
-    for task in tasks:
-        by_handler.setdefault(f"{task.language}_calls", []).append(task)
+    languages = dict.fromkeys(task.language for task in tasks)
     envs = {
-        name: FunctionCallingEnv(tasks=of_handler, handler=name, tools=tools)
-        for name, of_handler in by_handler.items()
+        language: FunctionCallingEnv(
+            tasks=[task for task in tasks if task.language == language],
+            handler=f"{language}_calls",
+            tools=tools,
+        )
+        for language in languages
     }
-    valid: Counter[tuple[str, str]] = Counter()
-    strict: Counter[tuple[str, str]] = Counter()
-    judged: Counter[tuple[str, str]] = Counter()
+    judged, valid, strict = (Counter[tuple[str, str]]() for _ in range(3))
     unsolved = {}
     for task in with_progress_bar(tasks, "playing canaries", "task", len(tasks)):
         for name, policy in canaries.items():
-            verdict, is_strict, why = play_canary(envs[f"{task.language}_calls"], task, policy)
+            verdict, is_strict, why = play_canary(envs[task.language], task, policy)
             for category in (task.category, ALL):
                 judged[category, name] += verdict is not None
                 valid[category, name] += verdict is not None and verdict.valid
                 strict[category, name] += is_strict
             if name == "oracle" and (verdict is None or not verdict.valid):
                 unsolved[task.id] = why
-    categories = [*dict.fromkeys(task.category for task in tasks), ALL]
-    official, strictly = (
-        {
-            category: {name: _rate(of[category, name], judged[category, name]) for name in canaries}
-            for category in categories
+
+    def rates(right: Counter[tuple[str, str]]) -> Rates:
+        return {
+            category: {
+                name: right[category, name] / count if (count := judged[category, name]) else None
+                for name in canaries
+            }
+            for category in (*dict.fromkeys(task.category for task in tasks), ALL)
         }
-        for of in (valid, strict)
-    )
-    return official, strictly, unsolved
 
-
-def _rate(count: int, total: int) -> float | None:
-    return count / total if total else None
+    return rates(valid), rates(strict), unsolved
 
 
 def play_canary(
     env: FunctionCallingEnv, task: Task, policy: Policy
 ) -> tuple[Verdict | None, bool, str]:
-    """Return an episode's verdict, whether it is valid strictly too, and why it is not valid.
+    """Return an episode's verdict, whether it is valid strictly too, and the reason if it is not.
 
     None if there is no verdict.
     """
@@ -193,19 +191,12 @@ def play_canary(
 
 def rates_table(rates: Rates, counts: Counter[str]) -> str:
     """Return the rates in percent as a plain table."""
-    return align_rows(list(_rows(rates, counts)))
-
-
-def _rows(rates: Rates, counts: Counter[str]) -> Iterator[list[str]]:
-    names = list(rates[ALL])
-    yield ["category", "tasks", *names]
+    rows = [["category", "tasks", *rates[ALL]]]
     for category, of_policy in rates.items():
         count = counts.total() if category == ALL else counts[category]
-        yield [category, str(count), *(_percent(of_policy[name]) for name in names)]
-
-
-def _percent(rate: float | None) -> str:
-    return "-" if rate is None else f"{100 * rate:.1f}"
+        cells = ("-" if rate is None else f"{100 * rate:.1f}" for rate in of_policy.values())
+        rows.append([category, str(count), *cells])
+    return align_rows(rows)
 
 
 def _is_supported(task: Task) -> bool:
@@ -330,7 +321,7 @@ def _calls(task: Task) -> list[Call]:
 
 
 def canary_policies(tasks: Sequence[Task], seed: int) -> dict[str, Policy]:
-    """Return every canary by name; those of questions where a task is made for asking.
+    """Return every canary by name; with those that ask questions if tasks are made for asking.
 
     A rate well above zero is a way to be rewarded without solving the task; `oracle` below one is a
     task nobody can solve.

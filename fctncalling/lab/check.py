@@ -1,4 +1,4 @@
-"""Check a model folder, tasks, answers or a run folder: what is wrong with it, and the cure.
+"""Check a model folder, tasks, answers or a run folder; report faults and their cures.
 
 What PATH is is found by its files. A model is examined as by `doctor`; tasks are linted, and
 degenerate policies play some of them, as by `lint` and `canaries`; failed answers are diagnosed as
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def kind_of(name: str) -> str:
-    """Return what a path is: "model", "tasks", "answers" or "run"; InputError for none of them."""
+    """Return the kind of a path: "model", "tasks", "answers" or "run"; InputError for others."""
     path = Path(name)
     if path.is_dir():
         if (path / "episodes").is_dir():

@@ -115,7 +115,7 @@ class Dialogue:
         return verdict
 
     def verdict_so_far(self) -> Verdict:
-        """Return BFCL's verdict on the episode as if the agent said nothing more."""
+        """Return BFCL's verdict on the episode as if the agent stopped here."""
         if (verdict := self.verdict) is not None:
             return verdict
         steps = self._env.episode.steps
@@ -176,16 +176,12 @@ def _unanswered(message: Mapping[str, Any], answers: Sequence[Message]) -> list[
     """Return a tool message for each call of a message that has none among its answers."""
     if any(each["role"] == "tool" for each in answers):
         return []
+    calls = message.get("tool_calls")
     return [
         {"role": "tool", "tool_call_id": str(call.get("id", "")), "content": NOT_RUN}
-        for call in _listed(message.get("tool_calls"))
+        for call in (calls if isinstance(calls, list | tuple) else ())
+        if isinstance(call, Mapping)
     ]
-
-
-def _listed(calls: Any) -> list[Mapping[str, Any]]:
-    """Return those of a message's calls that a result can name."""
-    listed = calls if isinstance(calls, list | tuple) else []
-    return [call for call in listed if isinstance(call, Mapping)]
 
 
 def info_to_json(info: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,7 +267,7 @@ async def aplay(
 
 
 def _request(dialogue: Dialogue, model: str, sampling: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the arguments of the next request; `tools` only where there are some."""
+    """Return the arguments of the next request; `tools` only if there are some."""
     tools = {"tools": dialogue.tools} if dialogue.tools else {}
     return {"model": model, "messages": dialogue.messages, **tools, **(sampling or {})}
 

@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def checkpoint_in(folder: Path) -> Path:
-    """Return a checkpoint: the folder itself, or the last one of a run's folder.
+    """Return a checkpoint: the given folder, or the last one of a run's folder.
 
     ValueError where there is none.
     """

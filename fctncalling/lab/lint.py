@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from fctncalling.checkers.agentic import standardize_string
 from fctncalling.checkers.clarify import missing_parameters
@@ -37,6 +38,7 @@ from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.ground_truth import ExtraTools
 from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.judging.oracle import oracle_calls, parse_call_string
+from fctncalling.envs.prompting.prompts import TaskPrompt
 from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.envs.users.known_values import known_values
 from fctncalling.evaluation.accepted_answers import (
@@ -46,7 +48,13 @@ from fctncalling.evaluation.accepted_answers import (
 )
 from fctncalling.lab.doctor.finding import BROKEN, IMPOSSIBLE, SUSPICIOUS, HealthCheck, exit_code
 from fctncalling.lab.own_api.function_choice import function_stems, stems
-from fctncalling.lab.prompt_limit import MOST_PROMPT_TOKENS, PromptLimit, prompt_limit
+from fctncalling.model_folder import missing_model_message
+
+if TYPE_CHECKING:
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
+
+MOST_PROMPT_TOKENS = 16_384
+CHARACTERS_A_TOKEN = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +91,44 @@ def run(args: argparse.Namespace) -> int:
     else:
         _show(found, linter)
     return exit_code(found)
+
+
+class PromptLimit(NamedTuple):
+    """Most tokens of a task's first prompt: estimated, or as a chat template renders it."""
+
+    tokens: int = MOST_PROMPT_TOKENS
+    template: ChatTemplate | None = None
+
+    def excess(self, task: Task) -> str:
+        """Return a message if a task's prompt is too long, else ""."""
+        prompt = TaskPrompt(task, get_handler("auto"))
+        messages, tools = prompt.messages(0), prompt.tools(0)
+        if self.template is None:
+            texts = [json.dumps(tools), *(str(each.get("content") or "") for each in messages)]
+            about, found = "about ", sum(map(len, texts)) // CHARACTERS_A_TOKEN
+        else:
+            try:
+                about, found = "", len(self.template.render_prompt(messages, tools, prompt.system))
+            except ValueError as error:  # of the template
+                return f"the chat template refuses the prompt: {error}"[:300]
+        told = f"the prompt has {about}{found:,} tokens, more than {self.tokens:,}"
+        return told if found > self.tokens else ""
+
+
+def prompt_limit(model: str | None, tokens: int) -> PromptLimit:
+    """Return the limit by a model's context and tokenizer, or the given one without a model."""
+    if model is None:
+        return PromptLimit(tokens)
+    if missing := missing_model_message(model):
+        raise InputError(f"--model {model}: {missing}")
+    from transformers import AutoConfig, AutoTokenizer
+
+    from fctncalling.algorithms.policy.template_file import load_template
+
+    config = AutoConfig.from_pretrained(model, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
+    context = getattr(config, "max_position_embeddings", None) or tokens
+    return PromptLimit(context, load_template(tokenizer, None, model, None))
 
 
 class Linter:
@@ -149,15 +195,20 @@ def _show(found: list[HealthCheck], linter: Linter) -> None:
 
 
 def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[HealthCheck]:
-    """Yield the findings on a task; `extra_tools` are a user's own classes.
+    """Yield the findings on a task; `extra_tools` are a user's classes.
 
     Raises UnsupportedCategory, InfrastructureError, LookupError for a tool.
     """
     kind = task.kind
+    rules: tuple[Callable[[Task], Found], ...] = ()
     if kind in ("relevance", "irrelevance"):
-        rules: tuple[Callable[[Task], Found], ...] = (_offers_nothing,)
+        if not task.functions:
+            message = "no function is offered, so nothing but text can be answered"
+            yield _finding(task, *suspicious("no_functions", message))
     elif task.ground_truth is None:
-        rules = () if task.category in WITHOUT_ANSWER else (_no_truth,)
+        if task.category not in WITHOUT_ANSWER:
+            message = "no ground truth says what is right, so nothing can pass"
+            yield _finding(task, *impossible("no_ground_truth", message))
     elif kind == "multi_turn":
         rules = (_scenarios, _empty_turns, partial(_multi_turn_truth, tools=extra_tools))
     elif kind == "clarify":
@@ -188,12 +239,8 @@ def impossible(rule: str, message: str) -> _Fault:
 
 
 def suspicious(rule: str, message: str) -> _Fault:
-    """Return the fault of a task that is solved in an odd way only, or contradicts itself."""
+    """Return the fault of a task with odd solutions only, or with contradictions."""
     return SUSPICIOUS, rule, message
-
-
-def _no_truth(_: Task) -> Found:
-    yield impossible("no_ground_truth", "no ground truth says what is right, so nothing can pass")
 
 
 def _questions(task: Task) -> Found:
@@ -233,12 +280,6 @@ def _unnamed_functions(task: Task) -> Found:
         if doc and said.isdisjoint({*function_stems(dataclasses.asdict(doc))} - _OF_ANY):
             told = f"beside values no word of the request says that it means {name}"
             yield suspicious("unnamed_function", told)
-
-
-def _offers_nothing(task: Task) -> Found:
-    if not task.functions:
-        message = "no function is offered, so nothing but text can be answered"
-        yield suspicious("no_functions", message)
 
 
 def _check_docs(task: Task) -> Found:
@@ -377,7 +418,7 @@ def _failing_calls(task: Task, extra_tools: ExtraTools | None) -> Found:
 
 
 def _is_no_call(call: str, result: str) -> bool:
-    """Whether a call failed as none of a function that is there with its own arguments.
+    """Whether a call failed because its function or arguments do not exist.
 
     Broken syntax, an unknown name, arguments that the function does not take.
     """

@@ -68,7 +68,7 @@ class Profiler:
 
     @contextmanager
     def time_collection(self) -> Iterator[None]:
-        """Time the collection of one update; begins the trace where this is the traced one."""
+        """Time the collection of one update; begins the trace if this is the traced one."""
         import torch
 
         number = self._run.counters.updates + 1

@@ -224,16 +224,13 @@ class Replayer:
         if not paths and self._config:
             configured = [self._config.get("dataset_path"), self._config.get("eval_dataset_path")]
             paths = [Path(path) for path in configured if path]
-            paths = paths if configured[0] else [*paths, *_embedded_files(self._config)]
+            if not configured[0]:
+                prefix = EMBEDDED_TASKS.get(str(self._config.get("env_name")), "")
+                paths += [embedded_path(f"{prefix}{part}") for part in ("train", "held_out")]
         own = self._tools.given
         for path in paths:
             use_sibling_long_context_tables(path)
         return {task.id: task for path in paths for task in load_tasks(path, self_documented=own)}
-
-
-def _embedded_files(config: Mapping[str, Any]) -> list[Path]:
-    prefix = EMBEDDED_TASKS.get(str(config.get("env_name")), "")
-    return [embedded_path(f"{prefix}train"), embedded_path(f"{prefix}held_out")]
 
 
 class _Recorded:
@@ -296,7 +293,7 @@ def _difference(field: str, logged: Any, now: Any) -> dict[str, str]:
 
 
 def logged_user(steps: Sequence[Mapping[str, Any]], task: Task) -> LoggedUser | None:
-    """Return a user that answers as in an episode's logged steps; None where no user answered."""
+    """Return a user that answers as in an episode's logged steps; None if no user answered."""
     replies = user_replies(steps, [step.get("messages") or () for step in steps])
     if not replies and task.kind != "clarify":
         return None

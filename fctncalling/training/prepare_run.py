@@ -97,7 +97,7 @@ def prepare_run(
     source = None
     if run_config.agent_command is not None:
         part = import_laboratory_module("gateway.agent_source")
-        source = part.agent_source(config, run_config, setup, template, processes.count)
+        source = part.AgentEpisodeSource(config, run_config, setup, template, processes.count)
     rollout = choose_rollout(
         config,
         run_config,

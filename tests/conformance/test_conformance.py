@@ -13,15 +13,15 @@ import pytest
 from conftest import VerdictCounter
 
 from fctncalling.cli.command import main
-from fctncalling.lab.conformance.drafts import stratum_name
 from fctncalling.lab.conformance.function_scorer import call_scorer
-from fctncalling.lab.conformance.made_answers import made_answers_of_category
-from fctncalling.lab.conformance.recorded import (
+from fctncalling.lab.conformance.made_answers import (
     compare_category,
     load_recorded_verdicts,
+    made_answers_of_category,
     pack_bits,
     unpack_bits,
 )
+from fctncalling.lab.conformance.single_turn_mutations import stratum_name
 
 SCORER = """
 import json, sys

@@ -1,10 +1,12 @@
-"""Credit vectors: the file is what closed forms make, and our estimators are exact on it."""
+"""Credit vectors: the file is what closed forms say, and our estimators are exact on it."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import math
+import statistics
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,70 @@ from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.group_baseline import subtract_group_baseline
 from fctncalling.algorithms.grpo import grpo_estimate
-from fctncalling.lab.conformance.credit_vectors import CLAIMS, FILE, vectors_text
+from fctncalling.lab import conformance
 
+FILE = Path(conformance.__path__[0]) / "credit_vectors.json"
 VECTORS: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
 EXAMPLE = Path(__file__).parents[2] / "examples/credit_conformance.py"
 
 
-def test_the_file_is_what_the_closed_forms_make() -> None:
-    assert FILE.read_text("utf-8") == vectors_text()
-    assert [each["name"] for each in (*VECTORS["tokens"], *VECTORS["groups"])] == list(CLAIMS)
+def lambda_return(rewards: list[Fraction], values: list[Fraction], vector: Any) -> Fraction:
+    """Return the mix of all k-step returns; values: after each reward, the last a bootstrap."""
+    gamma, lam = (Fraction(str(vector[name])) for name in ("gamma", "lam"))
+    returns = [
+        sum(gamma**i * reward for i, reward in enumerate(rewards[:k])) + gamma**k * values[k - 1]
+        for k in range(1, len(rewards) + 1)
+    ]
+    mixed = sum((1 - lam) * lam**k * each for k, each in enumerate(returns[:-1]))
+    return mixed + lam ** (len(returns) - 1) * returns[-1]
+
+
+@pytest.mark.parametrize("by_action", [True, False])
+@pytest.mark.parametrize("vector", VECTORS["tokens"], ids=lambda vector: vector["name"])
+def test_expected_credit_is_a_lambda_return_less_the_value(vector: Any, by_action: bool) -> None:
+    expected = vector["expected"]["between_actions" if by_action else "between_tokens"]
+    for row, advantages in enumerate(expected):
+        values, rewards, written, ends = (
+            vector[key][row] for key in ("values", "rewards", "written", "ends_action")
+        )
+        units: list[list[int]] = [[]]  # of time: actions, or tokens
+        for place in (place for place, own in enumerate(written) if own):
+            units[-1].append(place)
+            if ends[place] or not by_action:
+                units.append([])
+        *units, rest = units
+        assert not rest
+        paid = [Fraction(str(sum(rewards[place] for place in unit))) for unit in units]
+        ahead = [Fraction(str(values[unit[0]])) for unit in units[1:]]
+        ahead.append(Fraction(str(vector["bootstrap"][row])))
+        known = [None] * len(values)
+        for number, unit in enumerate(units):
+            target = lambda_return(paid[number:], ahead[number:], vector)
+            for place in unit:
+                known[place] = float(target - Fraction(str(values[place])))
+        assert advantages == known
+
+
+@pytest.mark.parametrize("vector", VECTORS["groups"], ids=lambda vector: vector["name"])
+def test_expected_baselines_are_those_of_the_group(vector: dict[str, Any]) -> None:
+    for member, own in enumerate(vector["returns"]):
+        expected = {name: values[member] for name, values in vector["expected"].items()}
+        group = vector["group"][member]
+        peers = [r for r, g in zip(vector["returns"], vector["group"], strict=True) if g == group]
+        peers = [peer for peer in peers if peer is not None]
+        assert vector["valid"][member] == (own is not None)
+        if own is None:
+            assert set(expected.values()) == {None}
+            continue
+        centred = own - statistics.mean(peers)
+        assert expected == pytest.approx(
+            {
+                "mean": centred,
+                "mean_over_deviation": centred / (statistics.pstdev(peers) or 1),
+                "mean_over_sample_deviation": centred / (statistics.stdev(peers) or 1),
+                "leave_one_out": own - (sum(peers) - own) / (len(peers) - 1),
+            }
+        )
 
 
 def rows_of(vector: dict[str, Any], **between_tokens: float) -> torch.Tensor:

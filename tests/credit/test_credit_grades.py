@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fctncalling.lab.credit.grades import (
+from fctncalling.lab.credit.grading import (
     advantage_grades,
     average_ranks,
     bootstrap_interval,

@@ -20,7 +20,6 @@ from fctncalling.lab.gateway.action_forest import (
     SampledAction,
     kept_actions,
     rewards_of_actions,
-    row_weight_versions,
     training_rows,
 )
 
@@ -253,7 +252,7 @@ def test_rows_do_not_reach_over_a_change_of_weights() -> None:
     rows = training_rows(forest, [0, 1], {0: 1.0})
     assert [row.ids for row in rows] == [[1, 2, 3], [1, 2, 3, 5, 6]]
     assert [row.acted for row in rows] == [[False] * 2 + [True], [False] * 4 + [True]]
-    assert row_weight_versions(forest, [0, 1]) == [4, 5]
+    assert [row.version for row in rows] == [4, 5]
 
 
 # A random agent, and an oracle that knows texts alone.

@@ -26,8 +26,12 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.lab.gateway.agent_process import EpisodeOffer, LastingAgent, read_outcome
-from fctncalling.lab.gateway.agent_source import AgentEpisodeSource, agent_source
+from fctncalling.lab.gateway.agent_source import (
+    AgentEpisodeSource,
+    EpisodeOffer,
+    LastingAgent,
+    read_outcome,
+)
 from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import TaskSetup, make_task_setup
@@ -93,7 +97,7 @@ def scripted(folder: Path, body: str) -> str:
 
 def source_of(command: str, **changes: Any) -> AgentEpisodeSource:
     run_config = RunConfig(agent_command=command, **changes)
-    return agent_source(CONFIG, run_config, task_setup(), embedded_engine()[1])
+    return AgentEpisodeSource(CONFIG, run_config, task_setup(), embedded_engine()[1])
 
 
 def round_of(count: int = NUM_TASKS, **changes: Any) -> RolloutRound:

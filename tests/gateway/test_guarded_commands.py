@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fctncalling.lab.conformance.scorer_process import ScorerProcess, ScorerTimeLimits
-from fctncalling.lab.gateway.agent_process import AgentPerEpisode, EpisodeOffer
+from fctncalling.lab.gateway.agent_source import AgentPerEpisode, EpisodeOffer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux")
 
@@ -30,7 +30,7 @@ for line in sys.stdin:
 """
 TRAINER = """
 import threading, time
-from fctncalling.lab.gateway.agent_process import AgentPerEpisode, EpisodeOffer
+from fctncalling.lab.gateway.agent_source import AgentPerEpisode, EpisodeOffer
 agent = AgentPerEpisode({command!r})
 offer = EpisodeOffer("s", "http://127.0.0.1:1/s/s/v1", "key", {{"id": "t"}})
 threading.Thread(target=agent.play, args=(offer, lambda: None, 60.0), daemon=True).start()

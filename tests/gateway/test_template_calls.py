@@ -38,15 +38,14 @@ from fctncalling.evaluation.agents.endpoint import mend_calls
 from fctncalling.lab.doctor import exit_code
 from fctncalling.lab.doctor.template_findings import template_findings
 from fctncalling.lab.gateway.action_forest import ActionForest
-from fctncalling.lab.gateway.chat_messages import ContextCallForm
 from fctncalling.lab.gateway.completion_request import chat_request
 from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
 from fctncalling.lab.gateway.openai_answers import (
+    answer_body,
     answer_message,
-    chat_answer,
-    final_chat_chunks,
+    final_chunks,
 )
-from fctncalling.lab.gateway.rendering import AnsweredMessages, render_messages
+from fctncalling.lab.gateway.rendering import AnsweredMessages, ContextCallForm, MessageRendering
 from fctncalling.lab.gateway.sampler import Sampler
 from fctncalling.training.demonstrations import play_ground_truths
 from fctncalling.training.prepare_run import check_template
@@ -93,14 +92,8 @@ def called(call_id: str, arguments: Any = ARGUMENTS) -> dict[str, Any]:
 def gateway_prompt(shape: TemplateShape, messages: list[Any], tools: Any = None) -> str:
     template = ChatTemplate(shape.tokenizer())
     form, request = ContextCallForm(template), chat_request({"messages": messages, "tools": tools})
-    opening = (request.tools, form.instructions(request.tools))
-    rendered = render_messages(
-        *(request.messages, opening, 0),
-        template=template,
-        form=form,
-        forest=ActionForest(),
-        answered=AnsweredMessages(),
-    )
+    parts = (template, form, ActionForest(), AnsweredMessages())
+    rendered = MessageRendering(request.messages, request.tools, 0, *parts).prompt()
     return template.spell(rendered.ids)
 
 
@@ -381,8 +374,8 @@ def test_an_agent_gets_typed_calls_thoughts_apart_and_word_of_a_broken_call(
     typed, broken, thought, _ = answers
     [sent] = typed.messages[0].message["tool_calls"]
     assert json.loads(sent["function"]["arguments"]) == {"town": "12"}  # a text by its schema
-    chunks = list(final_chat_chunks(broken, template, [""]))
-    assert chat_answer(broken, template)["choices"][0]["unread_call"]
+    chunks = list(final_chunks(broken, template, [""]))
+    assert answer_body(broken, template)["choices"][0]["unread_call"]
     assert chunks[-1]["choices"][0]["unread_call"]
     message = thought.messages[0].message
     assert (message["content"], message["reasoning_content"]) == ("Done.", "hm")

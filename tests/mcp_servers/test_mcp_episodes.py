@@ -18,10 +18,9 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.tools.box.tool_server import with_seed
 from fctncalling.lab.mcp_client import McpServer, isolation
-from fctncalling.lab.mcp_client.address import McpAddress
+from fctncalling.lab.mcp_client.address import McpAddress, ServerFolder
 from fctncalling.lab.mcp_client.connection import McpToolError
 from fctncalling.lab.mcp_client.mcp_server import mcp_class
-from fctncalling.lab.mcp_client.server_folder import ServerFolder
 from fctncalling.lab.mcp_client.tool_docs import ListedTool
 from fctncalling.training.user_code import parse_tool_classes
 

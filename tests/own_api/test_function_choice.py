@@ -26,7 +26,7 @@ from fctncalling.lab.adapt.shipped_model import (
 )
 from fctncalling.lab.forge.own_api.offers import FunctionOffers
 from fctncalling.lab.gateway.completion_request import CompletionRequest
-from fctncalling.lab.gateway.offered_tools import with_offered_tools
+from fctncalling.lab.gateway.gateway import with_offered_tools
 from fctncalling.lab.own_api import function_choice
 from fctncalling.lab.own_api.api_part import part_of_api
 from fctncalling.lab.own_api.function_choice import FAMILIES, FunctionChoice, stems

@@ -19,7 +19,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import Optimisers, make_optimisers, update
-from fctncalling.lab.memory_plan.planning import largest_pass, memory_phases
+from fctncalling.lab.memory_plan.planning import RunMemory, largest_pass
 from fctncalling.lab.memory_plan.policy_sizes import policy_sizes
 from fctncalling.training.load_policy import load_policy
 from fctncalling.training.run_config import RunConfig
@@ -130,7 +130,7 @@ def main(folder: str, changes: dict[str, Any]) -> None:
     measured = memory("VmHWM") - before
     sizes = policy_sizes(config, processes.device)
     batch = largest_pass(config, sizes, processes.count)
-    phases = memory_phases(config, sizes, batch, count=processes.count)
+    phases = RunMemory(config, sizes, batch, processes.count).phases()
     peak = max(phases, key=lambda phase: phase.num_bytes)
     found = {
         "measured": measured,

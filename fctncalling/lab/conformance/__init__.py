@@ -1,1 +1,1 @@
-"""Conformance: how far a scorer, a parser or an advantage agrees with what is known exactly."""
+"""Conformance: agreement of a scorer, a parser or an advantage function with exact answers."""

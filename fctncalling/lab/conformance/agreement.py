@@ -6,9 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fctncalling.lab.conformance.drafts import GROUPS
-
-PERCENT = "{:.1%}"
+from fctncalling.lab.conformance.single_turn_mutations import GROUPS
 
 
 class ExpectedVerdict(NamedTuple):
@@ -32,6 +30,11 @@ class Stratum:
     counterexample: str = ""
 
     @property
+    def percent(self) -> str:
+        """The agreement in percent."""
+        return _rate(self.agreed, self.count)
+
+    @property
     def agreement(self) -> float:
         """Share of answers on which a scorer agrees."""
         return self.agreed / self.count if self.count else 0.0
@@ -47,11 +50,18 @@ class Agreement:
     def add(self, expected: ExpectedVerdict, valid: bool | None, why: str = "") -> None:
         """Count a scorer's verdict; None is no verdict, and no agreement."""
         agrees = valid is expected.valid
-        words = "" if agrees else _in_words(expected, valid, why)
-        self.count(expected.stratum, expected.valid, agrees, words)
+        given = {
+            True: "valid",
+            False: "wrong",
+            None: f"no verdict ({why})" if why else "no verdict",
+        }
+        official = "valid" if expected.valid else f"wrong ({expected.error_type})"
+        words = f"The scorer says {given[valid]}, BFCL {official}: {expected.shown}"
+        counterexample = f"{expected.task_id}: {expected.change}. {words}"
+        self.count(expected.stratum, expected.valid, agrees, counterexample)
 
     def count(self, name: str, valid: bool, agrees: bool, words: str) -> None:
-        """Count an answer of a stratum, whose first counterexample is kept in words."""
+        """Count an answer of a stratum and keep its first counterexample in words."""
         stratum = self.strata.setdefault(name, Stratum(valid))
         stratum.count += 1
         stratum.agreed += agrees
@@ -94,22 +104,8 @@ class Agreement:
 
 
 def _rate(agreed: int, count: int) -> str:
-    """Return a share in percent; 100 % only where every answer agrees."""
+    """Return a share in percent; 100 % only if every answer agrees."""
     if not count:
         return "-"
-    text = PERCENT.format(agreed / count)
+    text = f"{agreed / count:.1%}"
     return "99.9%" if text == "100.0%" and agreed < count else text
-
-
-def agreement_percent(stratum: Stratum) -> str:
-    """Return a stratum's agreement in percent."""
-    return _rate(stratum.agreed, stratum.count)
-
-
-def _in_words(expected: ExpectedVerdict, valid: bool | None, why: str) -> str:
-    given = {True: "valid", False: "wrong", None: f"no verdict ({why})" if why else "no verdict"}
-    official = "valid" if expected.valid else f"wrong ({expected.error_type})"
-    return (
-        f"{expected.task_id}: {expected.change}. The scorer says {given[valid]}, BFCL "
-        f"{official}: {expected.shown}"
-    )

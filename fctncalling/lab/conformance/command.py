@@ -31,23 +31,22 @@ from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import atomic_write, official_data_folder
-from fctncalling.lab.conformance.agreement import Agreement, ExpectedVerdict, agreement_percent
+from fctncalling.lab.conformance.agreement import Agreement, ExpectedVerdict
 from fctncalling.lab.conformance.made_answers import (
     ANSWERS_A_TASK,
     CATEGORIES,
+    AnswerWriter,
     OwnScorer,
     chosen_categories,
+    compare_category,
+    load_recorded_verdicts,
     made_answers_of_category,
     scorer_record,
 )
 from fctncalling.lab.conformance.parser_agreement import parser_agreement
-from fctncalling.lab.conformance.recorded import compare_category, load_recorded_verdicts
-from fctncalling.lab.conformance.scorer_process import ScorerProcess, ScorerTimeLimits
-from fctncalling.lab.conformance.written_answers import AnswerWriter, WrittenScorer
+from fctncalling.lab.conformance.scorer_process import SCORER, ScorerTimeLimits, scorer_replies
 from fctncalling.lab.import_bfcl import manifest
 from fctncalling.lab.page.report_page import Bar, Cell, ReportTable, report_page
-
-SELF = "self"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask the scorer; return 0, 1 where it disagrees, 2 where it cannot be asked."""
+    """Ask the scorer; return 0, 1 if it disagrees, 2 if it cannot be asked."""
     folder = args.data_dir or official_data_folder()
     try:
         if args.answers < 1:
@@ -98,8 +97,7 @@ def run(args: argparse.Namespace) -> int:
         report = _report(args, categories, agreement)
         strata = agreement.sorted_strata()
         rows: list[list[Cell]] = [
-            [name, str(each.count), Bar(each.agreement, agreement_percent(each))]
-            for name, each in strata
+            [name, str(each.count), Bar(each.agreement, each.percent)] for name, each in strata
         ]
         table = ReportTable("Agreement", ["stratum", "answers", "agreement"], rows)
         wrong = [[name, each.counterexample] for name, each in strata if each.counterexample]
@@ -116,35 +114,21 @@ def _note(text: str) -> None:
 
 def _agreement(args: argparse.Namespace, folder: Path, categories: Sequence[str]) -> Agreement:
     """Return how far the scorer agrees on the answers to all categories."""
-    agreement = Agreement()
+    agreement, limits = Agreement(), ScorerTimeLimits(args.idle_limit, args.time_limit)
     awaited: dict[str, ExpectedVerdict] = {}
     writer = AnswerWriter(ReadingFlags.of(args))
     records = _records(args, folder, categories, awaited, writer)
-    if args.scorer == SELF:
-        own = WrittenScorer(writer.reading) if _is_written(args) else OwnScorer()
-        for record in with_progress_bar(records, "judging", "answer"):
-            line = json.loads(json.dumps(record))  # what any scorer gets
-            agreement.add(awaited.pop(record["id"]), own.valid(line))
-        _note_left_out(writer)
-        return agreement
-    with ScorerProcess(args.scorer, ScorerTimeLimits(args.idle_limit, args.time_limit)) as scorer:
-        for given in with_progress_bar(scorer.judge_records(records), "judging", "answer"):
-            agreement.add(awaited.pop(given.answer_id), given.told, given.why)
-    _note_left_out(writer)
+    own = OwnScorer(writer.reading)
+    replies = scorer_replies(args.scorer, limits, SCORER, records, own.valid)
+    for reply in with_progress_bar(replies, "judging", "answer"):
+        agreement.add(awaited.pop(reply.answer_id), reply.told, reply.why)
+    if writer.left_out:
+        _note(f"{writer.left_out} answers are left out: --handler cannot write what they hold")
     return agreement
 
 
-def _is_written(args: argparse.Namespace) -> bool:
-    return args.handler is not None or args.dots != "auto"
-
-
-def _note_left_out(writer: AnswerWriter) -> None:
-    if writer.left_out:
-        _note(f"{writer.left_out} answers are left out: --handler cannot write what they hold")
-
-
 def _parsed(args: argparse.Namespace, folder: Path, categories: list[str]) -> Agreement:
-    """Return how far the parser agrees; leave the categories whose calls are JSON."""
+    """Return how far the parser agrees; keep only the categories with JSON calls."""
     from fctncalling.lab.conformance.parser_agreement import WRITTEN, load_chat_template
 
     categories[:] = [name for name in categories if name in WRITTEN]
@@ -162,7 +146,7 @@ def _records(
     awaited: dict[str, ExpectedVerdict],
     writer: AnswerWriter,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for each answer, and keep what is known of it; ids tell nothing."""
+    """Yield a line for each answer and keep its expected verdict by a neutral id."""
     number = 0
     for category in categories:
         for answer in made_answers_of_category(folder, category, args.seed, args.answers):
@@ -180,6 +164,7 @@ def _report(
     args: argparse.Namespace, categories: Sequence[str], agreement: Agreement
 ) -> dict[str, Any]:
     agreed, count = agreement.of()
+    is_written = args.handler is not None or args.dots != "auto"
     if args.parser:
         title = "Parser conformance"
         oracle = f"template of {args.chat_template or Path(args.model_name_or_path).name}"
@@ -192,7 +177,7 @@ def _report(
         "oracle": oracle,
         "categories": list(categories),
         "seed": args.seed,
-        **({"handler": args.handler, "dots": args.dots} if _is_written(args) else {}),
+        **({"handler": args.handler, "dots": args.dots} if is_written else {}),
         "agreement": agreed / count if count else 0.0,
         "count": count,
         "badge": agreement.badge(__version__, oracle, title),
@@ -201,7 +186,7 @@ def _report(
 
 
 def _compare_recorded(args: argparse.Namespace, folder: Path, categories: Sequence[str]) -> int:
-    """Compare our verdicts with the recorded ones; return 0, or 1 where some differ."""
+    """Compare our verdicts with the recorded ones; return 0, or 1 if some differ."""
     recorded = load_recorded_verdicts()
     results = [
         compare_category(folder, category, recorded)

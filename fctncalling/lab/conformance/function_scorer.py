@@ -20,7 +20,7 @@ FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def load_function(name: str) -> Callable[..., Any]:
-    """Return a function by `module:function`; raises ImportError, naming what is missing."""
+    """Return a function by `module:function`; raises ImportError, naming the missing part."""
     module, _, attribute = name.partition(":")
     sys.path.insert(0, os.getcwd())
     found = getattr(import_module(module), attribute, None)
@@ -37,7 +37,7 @@ PAIRS = {"valid": ("task", "answer"), "calls": ("text", "tools")}
 def call_scorer(
     function: Callable[..., Any], record: Mapping[str, Any], field: str = "valid"
 ) -> Any:
-    """Return what a function of the record, or of two of its fields, says of what is asked for."""
+    """Call a function with the record, or with two of its fields; return its verdict or calls."""
     takes = [
         each
         for each in inspect.signature(function).parameters.values()
@@ -53,7 +53,7 @@ def call_scorer(
 
 
 def main() -> int:
-    """Answer every line; return 0, or 1 with one line where there is no such function."""
+    """Answer every line; return 0, or 1 with one line if there is no such function."""
     field = sys.argv[2]
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as verdicts:
         os.dup2(2, 1)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.lab.conformance.drafts import Mutated, mutations_by_name
+from fctncalling.lab.conformance.single_turn_mutations import (
+    Mutated,
+    mutations_by_name,
+    pick,
+    require,
+)
 
 CLOSING = "Done."
 READING = (
@@ -52,13 +57,12 @@ class MultiTurnDraft:
         """Return the turns that have calls."""
         return [index for index, calls in enumerate(self.turns) if calls]
 
-    def reading_call(self) -> Call | None:
-        """Return a call that changes nothing; None where no tool has such a function."""
+    def reading_call(self) -> Call:
+        """Return a call without effect; NothingToChangeError if no tool has one."""
         offered = {doc.name for doc in self.task.functions}
-        return next((Call(name, {}) for name in READING if name in offered), None)
-
-
-Make = Callable[[MultiTurnDraft, random.Random], Mutated | None]
+        names = [name for name in READING if name in offered]
+        require(names)
+        return Call(names[0], {})
 
 
 def right_multi_turn_draft(task: Task) -> MultiTurnDraft | None:
@@ -78,99 +82,79 @@ def _written(calls: Sequence[Call]) -> str:
     return get_handler("python_calls").render(calls)
 
 
-def _in_acting_turn(change: Callable[[MultiTurnDraft, int], Mutated]) -> Make:
-    """Return a mutation of one of the turns that have calls."""
-
-    def make(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
-        turns = draft.acting_turns()
-        return change(draft, rng.choice(turns)) if turns else None
-
-    return make
-
-
-def _canonical(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
+def _canonical(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
     return Mutated(draft.answer(), "the right calls, those of a turn in one message")
 
 
-def _one_call_a_step(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
+def _one_call_a_step(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
     answer = [[*(_written([call]) for call in calls), CLOSING] for calls in draft.turns]
     return Mutated(answer, "one call in each message")
 
 
-def _no_closing_words(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
+def _no_closing_words(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
     answer = [[_written(calls)] if calls else [] for calls in draft.turns]
     return Mutated(answer, "no words behind the calls")
 
 
-def _keyword_order(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
+def _keyword_order(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
     turned = [
         [Call(call.name, dict(reversed(list(call.arguments.items())))) for call in calls]
         for calls in draft.turns
     ]
     answer = MultiTurnDraft(draft.task, turned).answer()
-    return Mutated(answer, "arguments in another order") if answer != draft.answer() else None
+    require(answer != draft.answer())
+    return Mutated(answer, "arguments in another order")
 
 
-def _reading_call(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
+def _reading_call(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
     call = draft.reading_call()
-    if call is None or not draft.acting_turns():
-        return None
-    turn = rng.choice(draft.acting_turns())
-    more = draft.with_turn(turn, [*draft.turns[turn], call])
+    turn = pick(rng, draft.acting_turns())
     change = f"turn {turn}: {call.name}, which changes nothing, is called, too"
-    return Mutated(more.answer(), change)
+    return Mutated(draft.with_turn(turn, [*draft.turns[turn], call]).answer(), change)
 
 
-@_in_acting_turn
-def _mistake_first(draft: MultiTurnDraft, turn: int) -> Mutated:
-    answer = draft.answer()
+def _mistake_first(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
+    turn, answer = pick(rng, draft.acting_turns()), draft.answer()
     answer[turn] = ["[no_such_function(a=1)]", *answer[turn]]
     return Mutated(answer, f"turn {turn}: first a call of a function that does not exist")
 
 
-def _call_in_empty_turn(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
-    empty = [index for index, calls in enumerate(draft.turns) if not calls]
+def _call_in_empty_turn(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
     call = draft.reading_call()
-    if not empty or call is None:
-        return None
-    turn = rng.choice(empty)
+    turn = pick(rng, (index for index, calls in enumerate(draft.turns) if not calls))
     answer = draft.with_turn(turn, [call]).answer()
     return Mutated(answer, f"turn {turn}: {call.name} is called where nothing is to be done")
 
 
-def _last_turn_missing(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
+def _last_turn_missing(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
     return Mutated(draft.answer()[:-1], "the last turn is missing")
 
 
-def _turn_added(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
+def _turn_added(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
     return Mutated([*draft.answer(), [CLOSING]], "there is a turn more than was asked")
 
 
-@_in_acting_turn
-def _turn_without_calls(draft: MultiTurnDraft, turn: int) -> Mutated:
+def _turn_without_calls(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
+    turn = pick(rng, draft.acting_turns())
     return Mutated(draft.with_turn(turn, []).answer(), f"turn {turn}: only words, no call")
 
 
-def _call_lost(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
-    places = [place for place in draft.places() if len(draft.turns[place[0]]) > 1]
-    if not places:
-        return None
-    turn, index, call = rng.choice(places)
+def _call_lost(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
+    several = (place for place in draft.places() if len(draft.turns[place[0]]) > 1)
+    turn, index, call = pick(rng, several)
     kept = [each for at, each in enumerate(draft.turns[turn]) if at != index]
     change = f"turn {turn}: the call of {call.name} is missing"
     return Mutated(draft.with_turn(turn, kept).answer(), change)
 
 
-def _argument_changed(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
-    places = [
-        (turn, index, call, key, value)
-        for turn, index, call in draft.places()
-        for key, value in call.arguments.items()
+def _argument_changed(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
+    plain = (
+        (place, key, value)
+        for place in draft.places()
+        for key, value in place[2].arguments.items()
         if isinstance(value, str | int | float)
-    ]
-    if not places:
-        return None
-    turn, index, call, key, value = rng.choice(places)
+    )
+    (turn, index, call), key, value = pick(rng, plain)
     other = _other(value)
     changed = Call(call.name, {**call.arguments, key: other})
     change = f"turn {turn}: {call.name}, argument {key!r}: {value!r:.60} becomes {other!r:.60}"
@@ -183,72 +167,57 @@ def _other(value: str | float) -> str | float:
     return not value if isinstance(value, bool) else value + 1
 
 
-def _argument_missing(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
-    places = [place for place in draft.places() if place[2].arguments]
-    if not places:
-        return None
-    turn, index, call = rng.choice(places)
+def _argument_missing(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
+    turn, index, call = pick(rng, (place for place in draft.places() if place[2].arguments))
     key = rng.choice(list(call.arguments))
     kept = {name: value for name, value in call.arguments.items() if name != key}
     shorter = draft.with_call(turn, index, Call(call.name, kept))
     return Mutated(shorter.answer(), f"turn {turn}: {call.name}, argument {key!r} is missing")
 
 
-def _state_changed(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
-    if "mkdir" not in {doc.name for doc in draft.task.functions} or not draft.acting_turns():
-        return None
-    turn = rng.choice(draft.acting_turns())
+def _state_changed(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
+    require("mkdir" in {doc.name for doc in draft.task.functions})
+    turn = pick(rng, draft.acting_turns())
     more = [*draft.turns[turn], Call("mkdir", {"dir_name": "nobody_asked"})]
     change = f"turn {turn}: mkdir makes a folder that nobody asked"
     return Mutated(draft.with_turn(turn, more).answer(), change)
 
 
-def _call_repeated(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
-    places = list(draft.places())
-    if not places:
-        return None
-    turn, index, call = rng.choice(places)
+def _call_repeated(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
+    turn, index, call = pick(rng, draft.places())
     calls = list(draft.turns[turn])
     calls.insert(index, call)
     return Mutated(draft.with_turn(turn, calls).answer(), f"turn {turn}: {call.name} called twice")
 
 
-def _calls_reversed(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
-    turns = [index for index in draft.acting_turns() if len(draft.turns[index]) > 1]
-    if not turns:
-        return None
-    turn = rng.choice(turns)
+def _calls_reversed(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
+    turn = pick(rng, (index for index in draft.acting_turns() if len(draft.turns[index]) > 1))
     turned = draft.with_turn(turn, draft.turns[turn][::-1])
     return Mutated(turned.answer(), f"turn {turn}: the calls in reversed order")
 
 
-def _turns_swapped(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
+def _turns_swapped(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
     acting = draft.acting_turns()
-    if len(acting) < 2:
-        return None
+    require(len(acting) > 1)
     first, second = sorted(rng.sample(acting, 2))
     swapped = draft.with_turn(first, draft.turns[second]).with_turn(second, draft.turns[first])
     return Mutated(swapped.answer(), f"the calls of turns {first} and {second} are exchanged")
 
 
-def _turn_too_early(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
-    later = [index for index in draft.acting_turns() if index > 0]
-    if not later:
-        return None
-    turn = rng.choice(later)
+def _turn_too_early(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
+    turn = pick(rng, (index for index in draft.acting_turns() if index > 0))
     early = draft.with_turn(turn - 1, [*draft.turns[turn - 1], *draft.turns[turn]])
     change = f"the calls of turn {turn} are made in turn {turn - 1}"
     return Mutated(early.with_turn(turn, []).answer(), change)
 
 
-@_in_acting_turn
-def _unclosed(draft: MultiTurnDraft, turn: int) -> Mutated:
-    answer = draft.answer()
+def _unclosed(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
+    turn, answer = pick(rng, draft.acting_turns()), draft.answer()
     answer[turn][0] = answer[turn][0][:-2]
     return Mutated(answer, f"turn {turn}: the last parenthesis is missing")
 
 
-def _only_words(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
+def _only_words(draft: MultiTurnDraft, rng: random.Random) -> Mutated:
     return Mutated([[CLOSING] for _ in draft.turns], "only words in every turn")
 
 

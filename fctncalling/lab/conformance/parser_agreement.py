@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.task_finder import iter_category_tasks
 from fctncalling.data.categories import AST, RELEVANCE
-from fctncalling.data.types import Call, Task
-from fctncalling.envs.handlers import DecodeError, get_handler
+from fctncalling.data.types import Task, tool_call
+from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting.prompts import to_openai_tool
 from fctncalling.lab.conformance.agreement import Agreement
-from fctncalling.lab.conformance.drafts import right_answer_draft
-from fctncalling.lab.conformance.scorer_process import PARSER, ScorerProcess, ScorerTimeLimits
+from fctncalling.lab.conformance.made_answers import calls_json
+from fctncalling.lab.conformance.scorer_process import PARSER, ScorerTimeLimits, scorer_replies
+from fctncalling.lab.conformance.single_turn_mutations import right_answer_draft
 
 WRITTEN = (*(name for name in AST if "java" not in name), *RELEVANCE)
 """Categories whose calls are JSON."""
@@ -28,7 +29,7 @@ Render = Callable[..., str]
 
 
 class RenderedTruth(NamedTuple):
-    """Text of a model, and the calls that stand in it."""
+    """Text of a model, with the calls in it."""
 
     task: Task
     stratum: str
@@ -38,7 +39,7 @@ class RenderedTruth(NamedTuple):
 
 
 def load_chat_template(model: str, source: Path | None) -> Render:
-    """Return the chat template of a model or a file; raises InputError where there is none."""
+    """Return the chat template of a model or a file; raises InputError if there is none."""
     from transformers import AutoTokenizer
 
     try:
@@ -85,18 +86,17 @@ def rendered_truths(folder: Path, category: str, render: Render) -> Iterator[Ren
 
 
 def _calls_of(task: Task) -> list[dict[str, Any]] | None:
-    """Return the right calls; None where there are none as JSON."""
+    """Return the right calls; None if there are none as JSON."""
     if task.kind == "relevance":
         return None
     if task.kind == "irrelevance":
         return []
     draft = right_answer_draft(task)
-    return [_as_json(call) for call in draft.calls] if draft is not None else None
-
-
-def _as_json(call: Call) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(json.dumps({"name": call.name, "arguments": call.arguments}))
-    return made
+    if draft is None:
+        return None
+    calls = [{"name": call.name, "arguments": call.arguments} for call in draft.calls]
+    plain: list[dict[str, Any]] = json.loads(json.dumps(calls))
+    return plain
 
 
 def _kind(calls: Sequence[dict[str, Any]]) -> str:
@@ -112,11 +112,14 @@ def _kind(calls: Sequence[dict[str, Any]]) -> str:
 
 
 def _written(task: Task, calls: Any, words: str, tools: Any, render: Render) -> str:
-    """Return what the model says: the template's text between prompt and end of turn."""
+    """Return the model's message: the template's text between prompt and end of turn."""
     asked = list(task.question[0])
     faults = []
     for form in (dict, json.dumps):  # templates want the arguments as an object, or as text
-        made = [_tool_call(index, call, form) for index, call in enumerate(calls)]
+        made = [
+            tool_call(f"call_{index:05d}", call["name"], form(call["arguments"]))
+            for index, call in enumerate(calls)
+        ]
         answer = {"role": "assistant", "content": words, **({"tool_calls": made} if made else {})}
         try:
             prompt = render(asked, tools, prompt=True)
@@ -135,29 +138,21 @@ def _written(task: Task, calls: Any, words: str, tools: Any, render: Render) -> 
     raise InputError(f"the chat template cannot write the answer to {task.id}: {faults[0]}")
 
 
-def _tool_call(index: int, call: dict[str, Any], form: Callable[[Any], Any]) -> dict[str, Any]:
-    function = {"name": call["name"], "arguments": form(call["arguments"])}
-    return {"id": f"call_{index:05d}", "type": "function", "function": function}
-
-
-SELF = "self"
 _SHOWN = 300  # characters of a text in a report
 
 
 def parser_agreement(
     parser: str, limits: ScorerTimeLimits, folder: Path, categories: Sequence[str], render: Render
 ) -> Agreement:
-    """Return how far a parser reads what was written: self, a command or module:function."""
+    """Return how far a parser (self, a command or module:function) reads the rendered calls."""
     agreement = Agreement()
     awaited: dict[str, RenderedTruth] = {}
     records = _records(folder, categories, render, awaited)
-    if parser == SELF:
-        for record in with_progress_bar(records, "parsing", "text"):
-            _count(agreement, awaited.pop(record["id"]), _own_calls(record["text"]), "")
-        return agreement
-    with ScorerProcess(parser, limits, PARSER) as process:
-        for given in with_progress_bar(process.judge_records(records), "parsing", "text"):
-            _count(agreement, awaited.pop(given.answer_id), given.told, given.why)
+    handler = get_handler("auto")
+    own = lambda record: calls_json(handler, record["text"])  # noqa: E731
+    replies = scorer_replies(parser, limits, PARSER, records, own)
+    for reply in with_progress_bar(replies, "parsing", "text"):
+        _count(agreement, awaited.pop(reply.answer_id), reply.told, reply.why)
     return agreement
 
 
@@ -170,22 +165,15 @@ def _records(
         yield {"id": str(number), "text": truth.text, "tools": truth.tools}
 
 
-def _own_calls(text: str) -> list[dict[str, Any]] | None:
-    try:
-        calls = get_handler("auto").decode(text)
-    except DecodeError:
-        return None
-    return [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
-
-
 def _count(agreement: Agreement, truth: RenderedTruth, told: Any, why: str) -> None:
     read = [_plain(call) for call in told or ()]
-    agrees = _same(read, truth.calls)
+    one, other = (json.dumps(calls, sort_keys=True) for calls in (read, truth.calls))
     words = (
         f"{truth.task.id}: the parser reads {_shown(read) if told else why or 'no call'}, written "
         f"is {_shown(truth.calls) if truth.calls else 'no call'}: {truth.text[:_SHOWN]}"
     )
-    agreement.count(truth.stratum, bool(truth.calls), agrees, words)
+    # as texts: 1 is apart from 1.0 and true
+    agreement.count(truth.stratum, bool(truth.calls), one == other, words)
 
 
 def _plain(call: dict[str, Any]) -> dict[str, Any]:
@@ -197,11 +185,6 @@ def _plain(call: dict[str, Any]) -> dict[str, Any]:
         with suppress(ValueError, RecursionError):
             arguments = json.loads(arguments)
     return {"name": call.get("name"), "arguments": arguments}
-
-
-def _same(read: Any, written: Any) -> bool:
-    """Whether calls are equal, 1 apart from 1.0 and true."""
-    return json.dumps(read, sort_keys=True) == json.dumps(written, sort_keys=True)
 
 
 def _shown(calls: Any) -> str:

@@ -25,6 +25,8 @@ from fctncalling.lab.mcp_client.guard import CLEAN_UP_S, guarded
 MAX_LINE = 1 << 20
 """Bytes of the longest line that is read; a verdict needs some forty."""
 
+SELF = "self"
+"""Name of our own scorer or parser."""
 _READ = 1 << 16
 _KEPT_ERRORS = 2000  # bytes of a scorer's standard error, the last
 _GRACE_S = 2.0
@@ -39,7 +41,7 @@ class ScorerTimeLimits:
 
 
 class ScorerReply(NamedTuple):
-    """Verdict of a scorer, or calls of a parser; None where it gave none."""
+    """Verdict of a scorer, or calls of a parser; None if it gave none."""
 
     answer_id: str
     told: Any
@@ -47,7 +49,7 @@ class ScorerReply(NamedTuple):
 
 
 class LineProtocol(NamedTuple):
-    """Protocol of a process: its flag, the field of its lines that counts, and what that may be."""
+    """Protocol of a process: its flag, the field that counts in its lines, and valid values."""
 
     flag: str
     field: str
@@ -81,11 +83,21 @@ def scorer_command(command: str, protocol: LineProtocol = SCORER) -> list[str]:
     return words
 
 
-def _found(command: list[str]) -> list[str]:
-    """Return a command whose program is there; else raise FileNotFoundError."""
-    if shutil.which(command[0]) is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
-    return command
+def scorer_replies(
+    scorer: str,
+    limits: ScorerTimeLimits,
+    protocol: LineProtocol,
+    records: Iterator[dict[str, Any]],
+    own: Callable[[dict[str, Any]], Any],
+) -> Iterator[ScorerReply]:
+    """Yield a scorer's or parser's replies to records; for "self" the results of `own`."""
+    if scorer == SELF:
+        for record in records:
+            line = json.loads(json.dumps(record))  # what any other gets
+            yield ScorerReply(record["id"], own(line))
+        return
+    with ScorerProcess(scorer, limits, protocol) as process:
+        yield from process.judge_records(records)
 
 
 class ScorerProcess:
@@ -102,8 +114,11 @@ class ScorerProcess:
         self._name = f"{protocol.flag} {' '.join(scorer.split()):.100}"
         self._limits = limits
         try:
+            command = scorer_command(scorer, protocol)
+            if shutil.which(command[0]) is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
             self._process = subprocess.Popen(
-                guarded(_found(scorer_command(scorer, protocol))),
+                guarded(command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -134,7 +149,7 @@ class ScorerProcess:
                 pipe.close()
 
     def judge_records(self, records: Iterator[dict[str, Any]]) -> Iterator[ScorerReply]:
-        """Yield a verdict for each record, in the scorer's own order.
+        """Yield a verdict for each record, in the scorer's order.
 
         Records are made as fast as the scorer reads them. Raises InputError for a scorer that does
         not answer each of them once, and what making a record raises.
@@ -243,7 +258,7 @@ class ScorerProcess:
                 self._errors = bytearray((self._errors + read)[-_KEPT_ERRORS:])
 
     def _last_words(self) -> str:
-        """Return how the process stands, and the last line that it wrote to standard error."""
+        """Return the process's exit code and its last line on standard error, in words."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(0.3)
             self._drain.join(0.3)

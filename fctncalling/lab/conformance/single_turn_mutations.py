@@ -1,31 +1,240 @@
-"""Mutations of single-turn answers: arguments, calls, and the text that they are written as."""
+"""Draft of a right single-turn answer, and its mutations: arguments, calls, and their text."""
 
 from __future__ import annotations
 
 import json
 import keyword
 import random
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
 
-from fctncalling.data.types import Call
-from fctncalling.envs.judging.oracle import OMITTED
-from fctncalling.lab.conformance.drafts import (
-    AnswerDraft,
-    ArgumentPlace,
-    Mutated,
-    VerbatimValue,
-    double_quoted_python_literal,
-    mutations_by_name,
-)
+from fctncalling.data.types import Call, Task
+from fctncalling.envs.judging.judge import judge
+from fctncalling.envs.judging.oracle import OMITTED, oracle_calls
+from fctncalling.envs.python_source.render import python_literal
+from fctncalling.evaluation.accepted_answers import STYLES, render_calls, render_source_value
 
-Make = Callable[[AnswerDraft, random.Random], Mutated | None]
+Literal = Callable[[Any], str]
+
+
+class VerbatimValue(str):
+    """Value that is written verbatim, in place of a literal."""
+
+    __slots__ = ()
+
+
+class ArgumentPlace(NamedTuple):
+    """One argument of a draft."""
+
+    call: int
+    key: str
+    value: Any
+    declared: str  # documented type, "" where there is none
+    accepted: Sequence[Any]
+    required: bool
+
+
+@dataclass(frozen=True)
+class AnswerDraft:
+    """Expected calls of a single-turn task, with the values that the truth accepts."""
+
+    task: Task
+    calls: tuple[Call, ...]
+    style: str = STYLES[0]  # of Java's and JavaScript's literals
+
+    @property
+    def is_python(self) -> bool:
+        """Whether its arguments are Python literals."""
+        return self.task.language == "python"
+
+    def places(self) -> Iterator[ArgumentPlace]:
+        """Yield every argument that is given."""
+        for index, call in enumerate(self.calls):
+            accepted, parameters = self.truth(index), self.parameters(call.name)
+            properties, required = parameters.get("properties", {}), parameters.get("required", ())
+            for key, value in call.arguments.items():
+                values = accepted.get(key, ())
+                listed = values if isinstance(values, list) else [values]
+                declared = str(properties.get(key, {}).get("type", ""))
+                yield ArgumentPlace(index, key, value, declared, listed, key in required)
+
+    def truth(self, index: int) -> Mapping[str, Any]:
+        """Return the accepted values of a call's arguments."""
+        truths = self.task.ground_truth or ()
+        return next(iter(truths[index].values()), {}) if index < len(truths) else {}
+
+    def parameters(self, name: str) -> Mapping[str, Any]:
+        """Return a function's documented parameters."""
+        found = (doc.parameters for doc in self.task.functions if doc.name == name)
+        return next(found, {})
+
+    def with_value(self, place: ArgumentPlace, value: Any) -> AnswerDraft:
+        """Return the draft with another value of one argument."""
+        call = self.calls[place.call]
+        return self.with_arguments(place.call, {**call.arguments, place.key: value})
+
+    def without(self, place: ArgumentPlace) -> AnswerDraft:
+        """Return the draft without one argument."""
+        given = self.calls[place.call].arguments
+        kept = {key: value for key, value in given.items() if key != place.key}
+        return self.with_arguments(place.call, kept)
+
+    def with_arguments(self, index: int, arguments: Mapping[str, Any]) -> AnswerDraft:
+        """Return the draft with other arguments of one call."""
+        return self.with_call(index, Call(self.calls[index].name, arguments))
+
+    def with_call(self, index: int, call: Call) -> AnswerDraft:
+        """Return the draft with another call in the place of one."""
+        return self.with_calls((*self.calls[:index], call, *self.calls[index + 1 :]))
+
+    def with_calls(self, calls: Sequence[Call]) -> AnswerDraft:
+        """Return the draft with other calls."""
+        return replace(self, calls=tuple(calls))
+
+    def text(
+        self,
+        *,
+        equals: str = "=",
+        comma: str = ", ",
+        opening: str = "(",
+        write: Literal = python_literal,
+        around: str = "[{}]",
+    ) -> str:
+        """Return the calls as a prompted model writes them; ValueError without a literal."""
+        written = []
+        for call in self.calls:
+            given = self._sources(call, write).items()
+            arguments = comma.join(f"{key}{equals}{value}" for key, value in given)
+            written.append(f"{call.name}{opening}{arguments})")
+        return around.format(comma.join(written))
+
+    def positional_text(self) -> str:
+        """Return the calls with arguments that have no names."""
+        written = (
+            f"{call.name}({', '.join(self._sources(call, python_literal).values())})"
+            for call in self.calls
+        )
+        return f"[{', '.join(written)}]"
+
+    def _sources(self, call: Call, write: Literal) -> dict[str, str]:
+        properties = self.parameters(call.name).get("properties", {})
+        language = self.task.language
+
+        def source(key: str, value: Any) -> str:
+            if isinstance(value, VerbatimValue):
+                return str(value)
+            if self.is_python:
+                return write(value)
+            return render_source_value(value, properties.get(key, {}), language, self.style)
+
+        return {key: source(key, value) for key, value in call.arguments.items()}
+
+
+def right_answer_draft(task: Task) -> AnswerDraft | None:
+    """Return the right answer of a single-turn task.
+
+    In Java and JavaScript in the first style of literals that BFCL accepts. None where the truth
+    cannot be written as calls.
+    """
+    try:
+        [calls] = oracle_calls(task)
+        style = STYLES[0]
+        if task.language != "python":
+            accepted = (
+                each
+                for each in STYLES[: 4 if task.language == "java" else 2]
+                if judge(task, render_calls(task, calls, each)).valid
+            )
+            style = next(accepted, style)
+        draft = AnswerDraft(task, tuple(calls), style)
+        draft.text()
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
+        return None
+    return draft
+
+
+def double_quoted_python_literal(value: Any) -> str:
+    """Return a Python literal with double quotes around its strings."""
+    if isinstance(value, str):
+        return json.dumps(value) if value.isascii() else python_literal(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(double_quoted_python_literal, value))}]"
+    if isinstance(value, dict):
+        pairs = (
+            f"{double_quoted_python_literal(key)}: {double_quoted_python_literal(each)}"
+            for key, each in value.items()
+        )
+        return "{" + ", ".join(pairs) + "}"
+    return python_literal(value)
+
+
+GROUPS = ("valid", "lenient", "wrong", "harsh")
+"""Strata: right answers that count, sloppy ones that BFCL lets pass, wrong ones, and right ones
+that BFCL refuses.
+"""
+
+
+class NothingToChangeError(ValueError):
+    """Error of a mutation that a draft gives no occasion for."""
+
+
+def require(condition: object) -> None:
+    """Raise NothingToChangeError unless a condition holds."""
+    if not condition:
+        raise NothingToChangeError
+
+
+T = TypeVar("T")
+
+
+def pick(rng: random.Random, places: Iterable[T]) -> T:
+    """Return one of the places that a mutation fits; NothingToChangeError without any."""
+    listed = list(places)
+    require(listed)
+    return rng.choice(listed)
+
+
+class Mutated(NamedTuple):
+    """Response of a mutation."""
+
+    response: Any
+    change: str
+
+
+Make = Callable[[Any, random.Random], Mutated]
+"""Change of a draft by random numbers; ValueError where it has nothing to change in that way."""
+
+
+class Mutation(NamedTuple):
+    """Change of a right answer, with the group that it is made for."""
+
+    group: str
+    make: Make
+
+
+def mutations_by_name(**groups: Mapping[str, Make]) -> dict[str, Mutation]:
+    """Return the mutations of tables of functions, one table a group."""
+    return {
+        name: Mutation(group, make) for group, made in groups.items() for name, make in made.items()
+    }
+
+
+def stratum_name(group: str, name: str, valid: bool) -> str:
+    """Return the stratum of a mutation by its group and the official verdict.
+
+    Where the two differ, a mutation is a leniency or a harshness of BFCL's.
+    """
+    if valid:
+        return f"{group if group in ('valid', 'lenient') else 'lenient'}/{name}"
+    return f"{group if group in ('wrong', 'harsh') else 'harsh'}/{name}"
+
+
 _PUNCTUATION = ",./-_*^ "
 
 
-def _changed(draft: AnswerDraft, place: ArgumentPlace, value: Any) -> Mutated | None:
-    if type(value) is type(place.value) and value == place.value:
-        return None
+def _changed(draft: AnswerDraft, place: ArgumentPlace, value: Any) -> Mutated:
+    require(type(value) is not type(place.value) or value != place.value)
     name = draft.calls[place.call].name
     change = f"{name}, argument {place.key!r}: {place.value!r:.60} becomes {value!r:.60}"
     return Mutated(draft.with_value(place, value).text(), change)
@@ -39,11 +248,9 @@ def _on_argument(
 ) -> Make:
     """Return a mutation that changes one of the arguments that fit; python: there alone."""
 
-    def make(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-        places = [place for place in draft.places() if fits(place)]
-        if not places or (python and not draft.is_python):
-            return None
-        place = rng.choice(places)
+    def make(draft: AnswerDraft, rng: random.Random) -> Mutated:
+        require(draft.is_python or not python)
+        place = pick(rng, filter(fits, draft.places()))
         return _changed(draft, place, value(place, rng))
 
     return make
@@ -69,41 +276,38 @@ def _is_list(place: ArgumentPlace) -> bool:
     return isinstance(place.value, list) and len(place.value) > 0
 
 
-def _other_value(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-    places = [
+def _other_value(draft: AnswerDraft, rng: random.Random) -> Mutated:
+    others = (
         (place, value)
         for place in draft.places()
         for value in place.accepted
         if value not in (OMITTED, place.value) and not isinstance(value, dict | list)
-    ]
-    return _changed(draft, *rng.choice(places)) if places else None
+    )
+    return _changed(draft, *pick(rng, others))
 
 
-def _optional_left_out(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
+def _optional_left_out(draft: AnswerDraft, rng: random.Random) -> Mutated:
     left_out = [
         place for place in draft.places() if OMITTED in place.accepted and not place.required
     ]
-    shorter = draft
+    require(left_out)
     for place in left_out:
-        shorter = shorter.without(place)
+        draft = draft.without(place)
     names = ", ".join(place.key for place in left_out)
-    return Mutated(shorter.text(), f"left out, as they may be: {names}") if left_out else None
+    return Mutated(draft.text(), f"left out, as they may be: {names}")
 
 
-def _optional_written(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
+def _optional_written(draft: AnswerDraft, rng: random.Random) -> Mutated:
     written = [place.key for place in draft.places() if OMITTED in place.accepted]
-    if not written:
-        return None
+    require(written)
     return Mutated(draft.text(), f"written although they may be left out: {', '.join(written)}")
 
 
-def _keyword_order(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-    turned = draft
+def _keyword_order(draft: AnswerDraft, rng: random.Random) -> Mutated:
+    require(any(len(call.arguments) > 1 for call in draft.calls))
     for index, call in enumerate(draft.calls):
-        turned = turned.with_arguments(index, dict(reversed(list(call.arguments.items()))))
-    if all(len(call.arguments) < 2 for call in draft.calls):
-        return None
-    return Mutated(turned.text(), "arguments in another order")
+        draft = draft.with_arguments(index, dict(reversed(list(call.arguments.items()))))
+    return Mutated(draft.text(), "arguments in another order")
 
 
 def _other_number(place: ArgumentPlace, rng: random.Random) -> Any:
@@ -113,34 +317,25 @@ def _other_number(place: ArgumentPlace, rng: random.Random) -> Any:
     return float(number) if isinstance(number, int) else number
 
 
-def _missing_required(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-    places = [place for place in draft.places() if place.required]
-    if not places:
-        return None
-    place = rng.choice(places)
+def _missing_required(draft: AnswerDraft, rng: random.Random) -> Mutated:
+    place = pick(rng, (place for place in draft.places() if place.required))
     change = f"{draft.calls[place.call].name}, argument {place.key!r} is missing"
     return Mutated(draft.without(place).text(), change)
 
 
-def _unknown_parameter(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-    if not draft.calls:
-        return None
-    index = rng.randrange(len(draft.calls))
-    call = draft.calls[index]
+def _unknown_parameter(draft: AnswerDraft, rng: random.Random) -> Mutated:
+    index, call = pick(rng, enumerate(draft.calls))
     value = VerbatimValue("true") if draft.task.language == "java" else 1
     more = draft.with_arguments(index, {**call.arguments, "no_such_option": value})
     return Mutated(more.text(), f"{call.name}, an argument 'no_such_option' that is not documented")
 
 
-def _repeated_keyword(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-    places = list(draft.places())
-    if not places or not draft.is_python:
-        return None
-    place = rng.choice(places)
+def _repeated_keyword(draft: AnswerDraft, rng: random.Random) -> Mutated:
+    require(draft.is_python)
+    place = pick(rng, draft.places())
     written = f"{place.key}="
     text = draft.text().replace(written, f"{written}None, {written}", 1)
-    if text.count(written) < 2:
-        return None
+    require(text.count(written) > 1)
     return Mutated(text, f"argument {place.key!r} stands twice, the right one last")
 
 
@@ -235,93 +430,78 @@ REFUSALS = (
 def _form(change: str, write: Callable[[AnswerDraft], str], *, python: bool = False) -> Make:
     """Return a mutation that writes the right calls in another form."""
 
-    def make(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-        if not draft.calls or (python and not draft.is_python):
-            return None
-        try:
-            return Mutated(write(draft), change)
-        except (TypeError, ValueError):
-            return None
+    def make(draft: AnswerDraft, rng: random.Random) -> Mutated:
+        require(draft.calls and (draft.is_python or not python))
+        return Mutated(write(draft), change)
 
     return make
 
 
-def _double_quotes(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
+def _double_quotes(draft: AnswerDraft, rng: random.Random) -> Mutated:
     text = draft.text(write=double_quoted_python_literal) if draft.is_python else draft.text()
-    return Mutated(text, "strings in double quotes") if text != draft.text() else None
+    require(text != draft.text())
+    return Mutated(text, "strings in double quotes")
 
 
 def _json_calls(draft: AnswerDraft) -> str:
     return json.dumps([{"name": call.name, "arguments": call.arguments} for call in draft.calls])
 
 
-def _call_order(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
+def _call_order(draft: AnswerDraft, rng: random.Random) -> Mutated:
     turned = draft.with_calls(draft.calls[::-1]).text()
-    return Mutated(turned, "the calls in reversed order") if turned != draft.text() else None
+    require(turned != draft.text())
+    return Mutated(turned, "the calls in reversed order")
 
 
-def _missing_call(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-    if not draft.calls:
-        return None
-    lost = rng.randrange(len(draft.calls))
+def _missing_call(draft: AnswerDraft, rng: random.Random) -> Mutated:
+    lost, name = pick(rng, ((index, call.name) for index, call in enumerate(draft.calls)))
     kept = [call for index, call in enumerate(draft.calls) if index != lost]
-    change = f"the call of {draft.calls[lost].name} is missing"
-    return Mutated(draft.with_calls(kept).text(), change)
+    return Mutated(draft.with_calls(kept).text(), f"the call of {name} is missing")
 
 
-def _call_twice(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-    if not draft.calls:
-        return None
-    call = rng.choice(draft.calls)
+def _call_twice(draft: AnswerDraft, rng: random.Random) -> Mutated:
+    call = pick(rng, draft.calls)
     return Mutated(draft.with_calls((*draft.calls, call)).text(), f"{call.name} is called twice")
 
 
-def _unused_functions(draft: AnswerDraft) -> list[str]:
+def _unused_function(draft: AnswerDraft, rng: random.Random) -> str:
+    require(draft.calls)
     used = {call.name for call in draft.calls}
-    return [doc.name for doc in draft.task.functions if doc.name not in used]
+    return pick(rng, (doc.name for doc in draft.task.functions if doc.name not in used))
 
 
-def _other_function(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-    unused = _unused_functions(draft)
-    if not draft.calls or not unused:
-        return None
-    name = rng.choice(unused)
+def _other_function(draft: AnswerDraft, rng: random.Random) -> Mutated:
+    name = _unused_function(draft, rng)
     more = draft.with_calls((*draft.calls, Call(name, {})))
     return Mutated(more.text(), f"{name} is called, too")
 
 
-def _duplicate_for_missing(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-    if len(draft.calls) < 2:
-        return None
+def _duplicate_for_missing(draft: AnswerDraft, rng: random.Random) -> Mutated:
+    require(len(draft.calls) > 1)
     twice = draft.with_call(len(draft.calls) - 1, draft.calls[0])
     change = f"the first call stands in the place of the last, {draft.calls[-1].name}"
     return Mutated(twice.text(), change)
 
 
 def _renamed(rename: Callable[[str], str]) -> Make:
-    def make(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-        if not draft.calls:
-            return None
-        index = rng.randrange(len(draft.calls))
-        call = draft.calls[index]
+    def make(draft: AnswerDraft, rng: random.Random) -> Mutated:
+        index, call = pick(rng, enumerate(draft.calls))
         name = rename(call.name)
+        require(name != call.name)
         text = draft.with_call(index, Call(name, call.arguments)).text()
-        return Mutated(text, f"{call.name} is called {name}") if name != call.name else None
+        return Mutated(text, f"{call.name} is called {name}")
 
     return make
 
 
-def _function_exchanged(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-    unused = _unused_functions(draft)
-    if not draft.calls or not unused:
-        return None
-    name, last = rng.choice(unused), draft.calls[-1]
+def _function_exchanged(draft: AnswerDraft, rng: random.Random) -> Mutated:
+    name, last = _unused_function(draft, rng), draft.calls[-1]
     text = draft.with_call(len(draft.calls) - 1, Call(name, last.arguments)).text()
     return Mutated(text, f"{name} is called with the arguments of {last.name}")
 
 
 def _words(*texts: str) -> Make:
-    def make(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
+    def make(draft: AnswerDraft, rng: random.Random) -> Mutated:
         text = rng.choice(texts)
         return Mutated(text, f"no call, only the text {text!r}")
 
@@ -378,27 +558,33 @@ CALL_MUTATIONS = mutations_by_name(
 """Name -> mutation of a draft's calls and of their text."""
 
 
-def _call_of(name: str | None, change: str) -> Make:
+def _call_of(
+    name: str | None, change: str, write: Callable[[AnswerDraft], str] = AnswerDraft.text
+) -> Make:
     """Return a mutation that calls the first function on offer, or one of another name."""
 
-    def make(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-        called = name or next((doc.name for doc in draft.task.functions), None)
-        if called is None:
-            return None
-        return Mutated(draft.with_calls([Call(called, {"a": 1})]).text(), change)
+    def make(draft: AnswerDraft, rng: random.Random) -> Mutated:
+        names = [name] if name else [doc.name for doc in draft.task.functions]
+        require(names)
+        return Mutated(write(draft.with_calls([Call(names[0], {"a": 1})])), change)
 
     return make
 
 
+def _malformed(draft: AnswerDraft, rng: random.Random) -> Mutated:
+    return Mutated("[no_such_function(", "a call that does not parse")
+
+
 _CALLED = _call_of(None, "the first function on offer is called")
 _UNKNOWN = _call_of("no_such_function", "a function is called that is not on offer")
-_MALFORMED = Mutated("[no_such_function(", "a call that does not parse")
 
 IRRELEVANCE_MUTATIONS = mutations_by_name(
     valid={"only_words": _words(*REFUSALS), "empty": _words("", "[]")},
     lenient={
-        "malformed_call": lambda draft, rng: _MALFORMED,
-        "json_call": lambda draft, rng: _json_of_first(draft),
+        "malformed_call": _malformed,
+        "json_call": _call_of(
+            None, "a call as JSON, which BFCL does not read in this form", _json_calls
+        ),
     },
     wrong={"call_where_none_fits": _CALLED, "unknown_function": _UNKNOWN},
 )
@@ -410,15 +596,7 @@ RELEVANCE_MUTATIONS = mutations_by_name(
     wrong={
         "only_words": _words(*REFUSALS),
         "empty_object": _words("I do not know. {}"),
-        "malformed_call": lambda draft, rng: _MALFORMED,
+        "malformed_call": _malformed,
     },
 )
 """Mutations where some call is expected."""
-
-
-def _json_of_first(draft: AnswerDraft) -> Mutated | None:
-    called = next((Call(doc.name, {"a": 1}) for doc in draft.task.functions), None)
-    if called is None:
-        return None
-    text = _json_calls(draft.with_calls([called]))
-    return Mutated(text, "a call as JSON, which BFCL does not read in this form")

@@ -109,20 +109,14 @@ def leave_one_out_group_values(truth: BranchedTruth) -> dict[str, list[Vector]]:
         others = [togo[peer][0] for peer in groups[episode.group_key] if peer != number]
         mean = float(np.mean(others)) if others else overall
         siblings.append(np.full(len(togo[number]), mean))
-        at = [
-            _other_visits(visits[episode.group_key, snapshot.state_hash], number)
-            for snapshot in truth.snapshots[number]
-        ]
-        state.append(np.asarray([mean if visit is None else visit for visit in at]))
-        matched.append(np.asarray([float(visit is not None) for visit in at]))
+        at = []  # of each state the other episodes' visits, each episode with equal weight
+        for snapshot in truth.snapshots[number]:
+            of_state = visits[episode.group_key, snapshot.state_hash].items()
+            at.append([float(np.mean(returns)) for peer, returns in of_state if peer != number])
+        state.append(np.asarray([float(np.mean(others)) if others else mean for others in at]))
+        matched.append(np.asarray([float(bool(others)) for others in at]))
     constant = [np.full(len(values), overall) for values in togo]
     return {"constant": constant, "siblings": siblings, "state": state, "matched": matched}
-
-
-def _other_visits(visits: dict[int, list[float]], own: int) -> float | None:
-    """Average the other episodes' visits, each episode with equal weight; None without any."""
-    others = [float(np.mean(returns)) for number, returns in visits.items() if number != own]
-    return float(np.mean(others)) if others else None
 
 
 def one_step_and_placebo_advantages(
@@ -136,13 +130,16 @@ def one_step_and_placebo_advantages(
     lengths = _token_counts(truth)
     generator = np.random.default_rng(0)
     pooled = generator.permutation(np.concatenate(tppo_advantages))
+    # r + discount V(s') - V(s) where both states have other visits; after the last none need match
+    is_known = [at * np.append(at[1:], 1.0) for at in values["matched"]]
+    state_pairs = zip(truth.advantages(values["state"]), is_known, strict=True)
     shuffled = np.split(pooled, np.cumsum([len(values) for values in togo])[:-1])
     return {
         "leave_one_out": [
             np.full(len(later), later[0] - mean[0])
             for later, mean in zip(togo, values["siblings"], strict=True)
         ],
-        "state_matched": _one_step(truth, values["state"], values["matched"]),
+        "state_matched": [advantages * speaks for advantages, speaks in state_pairs],
         "state_else_return": _one_step_else_return(truth, togo, values["state"], values["matched"]),
         "monte_carlo": [later - value for later, value in zip(togo, values["critic"], strict=True)],
         "critic_one_step": truth.advantages(values["critic"]),
@@ -151,16 +148,6 @@ def one_step_and_placebo_advantages(
         "length": [-length for length in lengths],
         "shuffled": list(shuffled),
     }
-
-
-def _one_step(
-    truth: BranchedTruth, values: Sequence[Vector], matched: Sequence[Vector]
-) -> list[Vector]:
-    """Return r + discount V(s') - V(s); 0 if one of both states has no other visit."""
-    # behind the last action nothing has to match
-    is_known = [at * np.append(at[1:], 1.0) for at in matched]
-    pairs = zip(truth.advantages(list(values)), is_known, strict=True)
-    return [advantages * speaks for advantages, speaks in pairs]
 
 
 def _one_step_else_return(

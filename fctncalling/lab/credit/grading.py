@@ -1,18 +1,20 @@
-"""Grading of a run: its policy at an update, with its estimators and critics."""
+"""Grades of a run: of its values and advantages against the truth, at an update of its policy."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.generation.engine_api import Engine
@@ -26,18 +28,6 @@ from fctncalling.lab.credit.estimators import (
     trainer_advantages,
 )
 from fctncalling.lab.credit.fitted_critics import fitted_critics
-from fctncalling.lab.credit.grades import (
-    Index,
-    advantage_grades,
-    bootstrap_interval,
-    concatenate_episodes,
-    explained_variance,
-    pairwise_ranking_accuracy,
-    return_variance_shares,
-    significance_mask,
-    spearman,
-    value_grades,
-)
 from fctncalling.lab.credit.ruler import (
     BranchedTruth,
     BranchPlayer,
@@ -49,10 +39,162 @@ from fctncalling.lab.credit.ruler import (
 )
 from fctncalling.training.run_config import RunConfig
 
+SMALLEST = 0.05  # an advantage below it is not called significant, however exact its truth is
+BOOTSTRAP_DRAWS = 200
+SILENT = 1e-9  # an estimate below it says nothing
+Index = NDArray[np.int64]
+
+
+def explained_variance(truth: Vector, values: Vector) -> float:
+    """Return 1 - Var(truth - values) / Var(truth); 0 if the truth is constant."""
+    spread = float(np.var(truth))
+    return 1.0 - float(np.var(truth - values)) / spread if spread > SILENT else 0.0
+
+
+def value_grades(truth: Vector, values: Vector, task: Index) -> dict[str, float]:
+    """Grade values: explained variance (overall, between, within tasks), bias, Spearman."""
+    means_true = _task_means(truth, task)
+    means = _task_means(values, task)
+    return {
+        "explained_variance": explained_variance(truth, values),
+        "between": explained_variance(means_true, means),
+        "within": explained_variance(truth - means_true, values - means),
+        "bias": float(np.mean(values - truth)),
+        "spearman": spearman(truth, values),
+    }
+
+
+def return_variance_shares(
+    values: Sequence[Vector],
+    advantages: Sequence[Vector],
+    errors: tuple[Sequence[Vector], Sequence[Vector]],
+    turns: Sequence[Sequence[int]],
+    discount: float,
+) -> dict[str, Any]:
+    """Split the variance of returns between tasks and the actions of each turn.
+
+    A return is V before the first action plus the discounted advantages, which are uncorrelated
+    where tools are deterministic, so its variance is the sum of theirs. errors: the variances of
+    the values' means and the standard errors of the advantages, which are taken off. Shares add up
+    to 1; a noisy one may be negative.
+    """
+    value_variances, standard_errors = errors
+    between = float(np.var([at[0] for at in values]) - np.mean([at[0] for at in value_variances]))
+    by_turn: dict[int, float] = {}
+    for truth, error, at in zip(advantages, standard_errors, turns, strict=True):
+        squares = discount ** (2 * np.arange(len(truth))) * (truth**2 - error**2)
+        for turn, square in zip(at, squares, strict=True):
+            by_turn[turn] = by_turn.get(turn, 0.0) + float(square) / len(values)
+    total = between + sum(by_turn.values())
+    share = 1.0 / total if total > SILENT else 0.0
+    return {
+        "between_tasks": between * share,
+        "by_turn": {str(turn): by_turn[turn] * share for turn in sorted(by_turn)},
+    }
+
+
+def advantage_grades(truth: Vector, errors: Vector, estimate: Vector) -> dict[str, float]:
+    """Grade an estimator's advantages.
+
+    sign: share of significant actions whose sign it gets right, a silent estimate being wrong;
+    sign_where_it_speaks and speaks tell these apart. spearman: over all actions.
+    """
+    matters = significance_mask(truth, errors)
+    speaks = matters & (np.abs(estimate) > SILENT)
+    right = speaks & (np.sign(estimate) == np.sign(truth))
+    return {
+        "sign": _share(right, matters),
+        "sign_where_it_speaks": _share(right, speaks),
+        "speaks": _share(speaks, matters),
+        "spearman": spearman(truth, estimate),
+    }
+
+
+def significance_mask(truth: Vector, errors: Vector) -> NDArray[np.bool_]:
+    """Return which advantages are two standard errors and SMALLEST away from 0."""
+    is_significant: NDArray[np.bool_] = np.abs(truth) > np.maximum(2 * errors, SMALLEST)
+    return is_significant
+
+
+def pairwise_ranking_accuracy(
+    truth: Vector, errors: Vector, estimate: Vector, group: Index
+) -> dict[str, float]:
+    """Return how often pairs of actions of one state are ranked correctly.
+
+    right: pairs whose truths differ by two standard errors; with_ties: all pairs, a tie of the
+    truth counting as wrong, as VinePPO's analysis counts it.
+    """
+    pairs = right_of_all = clear = right = 0
+    for number in np.unique(group):
+        places = np.flatnonzero(group == number)
+        for index, first in enumerate(places):
+            for second in places[:index]:
+                gap = truth[first] - truth[second]
+                agrees = gap * (estimate[first] - estimate[second]) > 0
+                pairs += 1
+                right_of_all += bool(agrees)
+                if abs(gap) > max(2 * float(np.hypot(errors[first], errors[second])), SMALLEST):
+                    clear += 1
+                    right += bool(agrees)
+    return {
+        "right": right / clear if clear else 0.0,
+        "with_ties": right_of_all / pairs if pairs else 0.0,
+        "clear_pairs": float(clear),
+        "pairs": float(pairs),
+    }
+
+
+def correlation(first: Vector, second: Vector) -> float:
+    """Return Pearson's correlation, the cosine of centred vectors; 0 if one side is constant."""
+    first, second = first - first.mean(), second - second.mean()
+    norm = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(first @ second) / norm if norm > SILENT else 0.0
+
+
+def spearman(first: Vector, second: Vector) -> float:
+    """Return Spearman's rank correlation, ties by mean rank; 0 if one side is constant."""
+    return correlation(average_ranks(first), average_ranks(second))
+
+
+def average_ranks(values: Vector) -> Vector:
+    """Return ranks from 0; tied values share their mean rank."""
+    _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    ranks: Vector = (ends - (counts + 1) / 2.0)[index]
+    return ranks
+
+
+def bootstrap_interval(grade: Callable[[Index], float], task: Index) -> tuple[float, float]:
+    """Return the 95 % interval of a grade over draws of whole tasks (cluster bootstrap)."""
+    generator = np.random.default_rng(0)
+    places = [np.flatnonzero(task == number) for number in np.unique(task)]
+    grades = [
+        grade(np.concatenate([places[n] for n in generator.integers(0, len(places), len(places))]))
+        for _ in range(BOOTSTRAP_DRAWS)
+    ]
+    low, high = np.percentile(grades, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _task_means(values: Vector, task: Index) -> Vector:
+    _, index = np.unique(task, return_inverse=True)
+    sums = np.bincount(index, values)
+    means: Vector = (sums / np.bincount(index))[index]
+    return means
+
+
+def _share(part: NDArray[np.bool_], whole: NDArray[np.bool_]) -> float:
+    return float(part.sum() / whole.sum()) if whole.any() else 0.0
+
+
+def concatenate_episodes(parts: Sequence[Vector]) -> Vector:
+    """Return the episodes' arrays end to end."""
+    return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
+
 
 @dataclass(frozen=True)
 class RunToGrade:
-    """Run to grade: its policy at one checkpoint, in its own environments."""
+    """Run to grade: its policy at one checkpoint, with its environments."""
 
     config: TrainConfig
     checkpoint: Path
@@ -68,17 +210,15 @@ def grade_run(
     update: int | None = None,
     num_tasks: int = 30,
     num_critic_tasks: int = 256,
-    body_epochs: int = 0,
     settings: RulerSettings | None = None,
     episodes_to: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Grade a run's estimators and critics; return JSON data.
 
-    UngradableRunError names what a run lacks. body_epochs: of a critic with a body of its own.
-    settings: group size, standard error, limits of branches; discount and tokens an episode are
-    the run's. episodes_to: a file for the graded episodes, with the credit of each action, for the
-    viewer.
+    UngradableRunError names what a run lacks. settings: group size, standard error, limits of
+    branches; discount and tokens an episode are the run's. episodes_to: a file for the graded
+    episodes, with the credit of each action, for the viewer.
     """
     run = open_run(folder, update, num_tasks, num_critic_tasks, settings or RulerSettings())
     started = time.process_time()
@@ -93,8 +233,12 @@ def grade_run(
     estimates |= one_step_and_placebo_advantages(truth, values, estimates["TPPO"])
     if run.other_ids:
         progress(f"critics, fitted on {len(run.other_ids)} other tasks")
-        fitting = sample_groups(_single(run.player), run.other_ids)
-        values |= fitted_critics(run.policy, fitting, truth, run.config, body_epochs)
+        # one episode a task: critics need distinct tasks
+        seed = run.player.settings.seed + 7
+        single = copy.copy(run.player)
+        single.settings = replace(run.player.settings, group_size=1, seed=seed)
+        fitting = sample_groups(single, run.other_ids)
+        values |= fitted_critics(run.policy, fitting, truth, run.config)
     matched = values.pop("matched")
     if episodes_to is not None:
         episodes_to.parent.mkdir(exist_ok=True)
@@ -182,12 +326,6 @@ def checkpoint_of(folder: Path, update: int | None) -> Path:
     )
 
 
-def _single(player: BranchPlayer) -> BranchPlayer:
-    """Return a player of one episode per task: critics need distinct tasks."""
-    single = replace(player.settings, group_size=1, seed=player.settings.seed + 7)
-    return BranchPlayer(player._make_env, player._open_engine, player.template, single)
-
-
 def _table(
     truth: BranchedTruth, values: dict[str, list[Vector]], estimates: dict[str, list[Vector]]
 ) -> dict[str, Any]:
@@ -224,13 +362,13 @@ def _table(
             return advantage_grades(advantages[index], errors[index], flat[index])["sign"]
 
         def cosine(index: Index, flat: Vector = flat) -> float:
-            return _cosine(advantages[index], flat[index])
+            return correlation(advantages[index], flat[index])
 
         graded_estimators[name] = {
             **advantage_grades(advantages, errors, flat),
             "ranking": pairwise_ranking_accuracy(advantages, errors, flat, state),
             "interval": bootstrap_interval(sign, task),
-            "cosine": _cosine(advantages, flat),
+            "cosine": correlation(advantages, flat),
             "cosine_interval": bootstrap_interval(cosine, task),
         }
     return {"values": graded_values, "estimators": graded_estimators}
@@ -243,13 +381,6 @@ def _turns(truth: BranchedTruth) -> list[list[int]]:
         [step.turn for step in record.steps] if record is not None else [0] * len(at)
         for record, at in zip(records, truth.values, strict=True)
     ]
-
-
-def _cosine(truth: Vector, estimate: Vector) -> float:
-    """Return the cosine similarity of centred advantages with the true ones."""
-    first, second = truth - truth.mean(), estimate - estimate.mean()
-    norm = float(np.linalg.norm(first) * np.linalg.norm(second))
-    return float(first @ second) / norm if norm > 1e-12 else 0.0
 
 
 def _write_episodes(path: Path, truth: BranchedTruth, others: dict[str, list[Vector]]) -> None:

@@ -240,7 +240,11 @@ def measure_truth(
     """Sample groups of episodes, and measure the true values of their states by branches."""
     settings = player.settings
     truth = sample_groups(player, task_ids)
-    nodes = _distinct_states(truth)
+    # The policy reads the whole history, so only equal histories have one value by right; the
+    # state-matched estimator assumes that equal tool states are alike.
+    nodes: dict[_Key, _State] = {}
+    for episode, step, key in _keys(truth):
+        nodes.setdefault(key, _State(truth.snapshots[episode][step]))
     truth.num_states = len(nodes)
     first_rows: dict[int, Any] = {}
     number, states = 0, list(nodes.values())
@@ -341,18 +345,6 @@ def _keys(truth: BranchedTruth) -> Iterator[tuple[int, int, _Key]]:
             yield number, step, (snapshot.task_id, snapshot.texts)
 
 
-def _distinct_states(truth: BranchedTruth) -> dict[_Key, _State]:
-    """Return the states on the episodes' way, each distinct history once.
-
-    The policy reads the whole history, so only equal histories have one value by right; equal tool
-    states with other histories are what the state-matched estimator assumes to be alike.
-    """
-    states: dict[_Key, _State] = {}
-    for number, step, key in _keys(truth):
-        states.setdefault(key, _State(truth.snapshots[number][step]))
-    return states
-
-
 def _fill(truth: BranchedTruth, states: Mapping[_Key, _State]) -> None:
     for snapshots in truth.snapshots:
         own = [states[snapshot.task_id, snapshot.texts] for snapshot in snapshots]
@@ -361,11 +353,8 @@ def _fill(truth: BranchedTruth, states: Mapping[_Key, _State]) -> None:
         variances = [state.variance / len(state.returns) for state in own]
         truth.value_variances.append(np.asarray(variances))
         for offset, half in enumerate(truth.halves):
-            half.append(np.asarray([_mean(state_returns[offset::2]) for state_returns in returns]))
-
-
-def _mean(values: Vector) -> float:
-    return float(values.mean()) if len(values) else 0.0
+            parts = [state_returns[offset::2] for state_returns in returns]
+            half.append(np.asarray([part.mean() if len(part) else 0.0 for part in parts]))
 
 
 def _same_prefix(truth: BranchedTruth, key: _Key, branch: Any) -> bool:

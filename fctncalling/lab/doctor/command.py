@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def words_to_train(args: argparse.Namespace, found: ExaminationResult) -> Iterator[str | Path]:
-    """Yield the words of the training that comes next: a short one where there is no GPU."""
+    """Yield the words of the next training command: a short one without a GPU."""
     from fctncalling.algorithms.config import resolve_device
 
     is_short = resolve_device("auto").type == "cpu"
@@ -97,7 +97,7 @@ def words_to_train(args: argparse.Namespace, found: ExaminationResult) -> Iterat
 
 
 def examined_model(args: argparse.Namespace) -> ExaminationResult:
-    """Examine the model of the arguments; raises InputError for what cannot be read."""
+    """Examine the model of the arguments; raises InputError for unreadable files."""
     try:
         from fctncalling.lab.doctor.examine import ExaminationSettings, examine
 
@@ -197,7 +197,7 @@ def outcome_summary(findings: Sequence[HealthCheck]) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that matter, where installed."""
+    """Return the versions of Python and of the installed packages that matter."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:

@@ -88,7 +88,7 @@ def _types(schema: Any) -> Iterator[str]:
 def episode_findings(
     episodes: Sequence[EpisodeRecord], template: ChatTemplate, num_tasks: int, context: int | None
 ) -> Iterator[HealthCheck]:
-    """Yield what the mask covers, what ends actions, and whether the longest task fits."""
+    """Yield findings on the token mask, on ends of actions, and on the longest task's length."""
     rows = [row for episode in episodes for row in episode.rows]
     acted = sum(sum(row.acted) for row in rows)
     total = sum(len(row.ids) for row in rows)
@@ -146,7 +146,7 @@ def ground_truth_findings(
     context: int | None,
     tools: Mapping[str, Any],
 ) -> tuple[list[HealthCheck], list[EpisodeRecord]]:
-    """Return what episodes of the ground truth say, and those episodes, the most telling first."""
+    """Return findings on episodes of the ground truth, and those episodes, the clearest first."""
     found = [schema_finding(tasks)]
     try:
         episodes = play_ground_truths(tasks, template, tools)

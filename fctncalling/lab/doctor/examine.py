@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fctncalling.algorithms.policy.answer_ends import listed_ends
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
@@ -20,10 +20,6 @@ from fctncalling.envs.user_tools import UserTools
 from fctncalling.lab.doctor.episode_findings import Span, ground_truth_findings, spans_by_author
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked
 from fctncalling.model_folder import missing_model_message
-
-if TYPE_CHECKING:
-    from fctncalling.lab.doctor.logprob_findings import TurnPrompt
-
 
 _LOADING = (OSError, ValueError, RuntimeError, LookupError, ImportError, TypeError, AttributeError)
 
@@ -56,47 +52,127 @@ class ExaminationResult:
 
 def examine(wanted: ExaminationSettings) -> ExaminationResult:
     """Return all findings on a model; never raises."""
-    found = ExaminationResult()
+    examination = _Examination(wanted)
     with _quietly():
-        _examine(wanted, found)
-    return found
+        examination.result.findings += examination.findings()
+    return examination.result
 
 
-def _examine(wanted: ExaminationSettings, found: ExaminationResult) -> None:
-    from transformers import AutoConfig, AutoTokenizer
+class _Examination:
+    """Examination of one model; checks that need more than is sound are left out."""
 
-    from fctncalling.lab.doctor.template_findings import template_findings
+    source: str  # folder or name of the model
+    template: ChatTemplate
+    tasks: Sequence[Task]
+    tools: Mapping[str, Any]
+    context: int | None  # tokens that an episode may have
 
-    folder = Path(wanted.model).expanduser()
-    if message := missing_model_message(wanted.model, weights=not wanted.quick):
-        found.findings.append(unchecked("model", f"cannot be loaded: {message}"))
-        return
-    source = str(folder) if folder.is_dir() else wanted.model
-    try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-        tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    except _LOADING as error:
-        found.findings.append(unchecked("model", f"cannot be loaded: {_first_line(error)}"))
-        return
-    wanted.on_stage("chat template")
-    found.findings += template_findings(tokenizer, wanted.chat_template, listed_ends(source))
-    if any(each.check == "template" and each.level == "fault" for each in found.findings):
-        return  # nothing can be rendered
-    try:
-        tasks, tools = _tasks_and_tools(wanted, found)
-    except (TaskError, ToolDefinitionError, OSError) as error:
-        found.findings.append(unchecked("tasks", _first_line(error)))
-        return
-    _check_model(replace(wanted, tools=tools), source, config, tokenizer, tasks, found)
+    def __init__(self, wanted: ExaminationSettings) -> None:
+        self.wanted = wanted
+        self.result = ExaminationResult()
+
+    def findings(self) -> Iterator[HealthCheck]:
+        """Yield the findings on files, template, tokenizer and tasks, then on weights."""
+        from transformers import AutoConfig, AutoTokenizer
+
+        from fctncalling.lab.doctor.template_findings import template_findings
+
+        wanted = self.wanted
+        folder = Path(wanted.model).expanduser()
+        if message := missing_model_message(wanted.model, weights=not wanted.quick):
+            yield unchecked("model", f"cannot be loaded: {message}")
+            return
+        self.source = str(folder) if folder.is_dir() else wanted.model
+        try:
+            config = AutoConfig.from_pretrained(self.source, trust_remote_code=False)
+            tokenizer: Any = AutoTokenizer.from_pretrained(self.source, trust_remote_code=False)
+        except _LOADING as error:
+            yield unchecked("model", f"cannot be loaded: {_first_line(error)}")
+            return
+        wanted.on_stage("chat template")
+        listed = listed_ends(self.source)
+        of_template = template_findings(tokenizer, wanted.chat_template, listed)
+        yield from of_template
+        if any(each.check == "template" and each.is_fault for each in of_template):
+            return  # nothing can be rendered
+        try:
+            self.tasks, self.tools, left_out = _tasks_and_tools(wanted)
+        except (TaskError, ToolDefinitionError, OSError) as error:
+            yield unchecked("tasks", _first_line(error))
+            return
+        if left_out:  # figures would be wrong by it
+            yield unchecked("tasks", f"left out: {left_out}")
+        self.template = ChatTemplate(tokenizer, wanted.chat_template, listed_ends=listed)
+        yield stop_finding(self.template, listed)
+        limits = (getattr(config, "max_position_embeddings", None), wanted.max_episode_tokens)
+        self.context = min((limit for limit in limits if limit is not None), default=None)
+        yield from self._episodes()
+        if not wanted.quick:
+            yield from self._weights()
+
+    def _episodes(self) -> Iterator[HealthCheck]:
+        """Yield the findings on played ground truths, and keep one of them to look at."""
+        self.wanted.on_stage("episodes of the ground truth")
+        played = ground_truth_findings(self.tasks, self.template, self.context, self.tools)
+        yield from played[0]
+        self.result.takes_tools = self.template.takes_tools
+        for episode in played[1][:1]:
+            self.result.spans = spans_by_author(episode, self.template)
+            self.result.task_id = episode.task_id
+
+    def _weights(self) -> Iterator[HealthCheck]:
+        """Yield the findings on loaded weights; stops if they are unusable."""
+        from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
+
+        self.wanted.on_stage("loading the weights")
+        try:
+            loaded = load_pretrained_model(self.source, output_loading_info=True)
+        except _LOADING as error:
+            yield unchecked("weights", f"cannot be loaded: {_first_line(error)}")
+            return
+        model, info = loaded[0].eval(), loaded[1]
+        num_embeddings = model.get_input_embeddings().num_embeddings
+        vocabulary = vocabulary_finding(self.template, num_embeddings)
+        weights = list(weight_findings(model, info["missing_keys"]))
+        yield from (vocabulary, *weights, *precision_findings(model), memory_finding(model))
+        if not any(each.is_fault for each in (vocabulary, *weights)):
+            yield from self._logprobs(model)  # else what such a model says means nothing
+
+    def _logprobs(self, model: Any) -> Iterator[HealthCheck]:
+        """Yield whether all who compute log-probabilities of the model agree."""
+        from fctncalling.algorithms.generation.engine_api import RolloutError
+        from fctncalling.lab.doctor.logprob_findings import (
+            adapter_effect_finding,
+            engine_finding,
+            retokenisation_finding,
+            sampled_episodes,
+            server_finding,
+            turn_prompts,
+        )
+
+        wanted = self.wanted
+        wanted.on_stage("sampling a few short episodes, a minute or more without a GPU")
+        try:
+            episodes = sampled_episodes(model, self.template, self.tasks, self.context, self.tools)
+        except (RolloutError, *_LOADING) as error:
+            yield fault("engine", f"the rollout cannot sample from the model: {_first_line(error)}")
+            return
+        yield engine_finding(model, episodes)
+        yield retokenisation_finding(self.template, episodes)
+        wanted.on_stage("adapter and server")
+        prompts, url = turn_prompts(episodes), wanted.vllm_url
+        if url is not None and wanted.adapter is None:
+            yield server_finding(url, model, None, prompts)
+        finding, adapted = adapter_effect_finding(model, wanted.adapter, episodes)
+        yield finding
+        if url is not None and wanted.adapter is not None and adapted is not None:
+            yield server_finding(url, adapted, wanted.adapter, prompts)
 
 
 def _tasks_and_tools(
-    wanted: ExaminationSettings, found: ExaminationResult
-) -> tuple[list[Task], Mapping[str, Any]]:
-    """Return the tasks, documented, and the user's own classes that they are played with.
-
-    What is left out of logged conversations is a finding: figures would be wrong by it.
-    """
+    wanted: ExaminationSettings,
+) -> tuple[Sequence[Task], Mapping[str, Any], str]:
+    """Return the documented tasks, the user's tool classes, and a note on tasks left out."""
     path = wanted.dataset_path or embedded_path("held_out")
     own = UserTools(wanted.tools)
     if path.is_file() and holds_conversations(path):
@@ -104,104 +180,10 @@ def _tasks_and_tools(
         tasks = list(logged_tasks(log))
         if not tasks:
             raise TaskError(f"{path}: no answer can be played; left out: {log.left_out()}")
-        if log.num_left_out:
-            found.findings.append(unchecked("tasks", f"left out: {log.left_out()}"))
-        return tasks, own.classes
+        return tasks, own.classes, log.left_out() if log.num_left_out else ""
     tasks = load_tasks(path, self_documented=own.classes)
     own.import_task_tools(tasks, str(path), allowed=wanted.allow_task_tools)
-    return [own.with_tool_docs(task) for task in tasks], own.classes
-
-
-def _check_model(
-    wanted: ExaminationSettings,
-    source: str,
-    config: Any,
-    tokenizer: Any,
-    tasks: Sequence[Task],
-    found: ExaminationResult,
-) -> None:
-    listed = listed_ends(source)
-    template = ChatTemplate(tokenizer, wanted.chat_template, listed_ends=listed)
-    found.takes_tools = template.takes_tools
-    found.findings.append(stop_finding(template, listed))
-    limits = (getattr(config, "max_position_embeddings", None), wanted.max_episode_tokens)
-    context = min((each for each in limits if each is not None), default=None)
-    wanted.on_stage("episodes of the ground truth")
-    played, episodes = ground_truth_findings(tasks, template, context, wanted.tools)
-    found.findings += played
-    if episodes:
-        found.spans = spans_by_author(episodes[0], template)
-        found.task_id = episodes[0].task_id
-    if not wanted.quick:
-        found.findings += _weights(wanted, source, tokenizer, template, tasks, context)
-
-
-def _weights(
-    wanted: ExaminationSettings,
-    source: str,
-    tokenizer: Any,
-    template: Any,
-    tasks: Sequence[Task],
-    context: int | None,
-) -> Iterator[HealthCheck]:
-    """Yield the findings on loaded weights; stops if they are unusable."""
-    from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
-
-    wanted.on_stage("loading the weights")
-    try:
-        loaded = load_pretrained_model(source, output_loading_info=True)
-    except _LOADING as error:
-        yield unchecked("weights", f"cannot be loaded: {_first_line(error)}")
-        return
-    model, info = loaded[0].eval(), loaded[1]
-    num_embeddings = model.get_input_embeddings().num_embeddings
-    vocabulary = vocabulary_finding(tokenizer, template, num_embeddings)
-    weights = list(weight_findings(model, info["missing_keys"]))
-    yield from (vocabulary, *weights, *precision_findings(model), memory_finding(model))
-    if any(each.level == "fault" for each in (vocabulary, *weights)):
-        return  # what such a model says means nothing
-    yield from _logprob_findings(wanted, model, template, tasks, context)
-
-
-def _logprob_findings(
-    wanted: ExaminationSettings,
-    model: Any,
-    template: Any,
-    tasks: Sequence[Task],
-    context: int | None,
-) -> Iterator[HealthCheck]:
-    """Yield whether all who compute log-probabilities of the model agree."""
-    from fctncalling.algorithms.generation.engine_api import RolloutError
-    from fctncalling.lab.doctor.logprob_findings import (
-        adapter_effect_finding,
-        engine_finding,
-        retokenisation_finding,
-        sampled_episodes,
-        turn_prompts,
-    )
-
-    wanted.on_stage("sampling a few short episodes, a minute or more without a GPU")
-    try:
-        episodes = sampled_episodes(model, template, tasks, context, wanted.tools)
-    except (RolloutError, *_LOADING) as error:
-        yield fault("engine", f"the rollout cannot sample from the model: {_first_line(error)}")
-        return
-    yield engine_finding(model, episodes)
-    yield retokenisation_finding(template, episodes)
-    wanted.on_stage("adapter and server")
-    prompts = turn_prompts(episodes)
-    if wanted.vllm_url is not None and wanted.adapter is None:
-        yield _served(wanted, model, prompts)
-    finding, adapted = adapter_effect_finding(model, wanted.adapter, episodes)
-    yield finding
-    if wanted.vllm_url is not None and wanted.adapter is not None and adapted is not None:
-        yield _served(wanted, adapted, prompts)
-
-
-def _served(wanted: ExaminationSettings, model: Any, prompts: list[TurnPrompt]) -> HealthCheck:
-    from fctncalling.lab.doctor.logprob_findings import server_finding
-
-    return server_finding(str(wanted.vllm_url), model, wanted.adapter, prompts)
+    return [own.with_tool_docs(task) for task in tasks], own.classes, ""
 
 
 def _first_line(error: Exception) -> str:
@@ -212,7 +194,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep the libraries' own notes off the page: what matters of them is found by a check."""
+    """Silence the libraries' notes: checks report what matters in them."""
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -229,7 +211,7 @@ _ADAMW_BYTES = 12  # gradient and two moments of a trained weight, in fp32
 
 
 def stop_finding(template: ChatTemplate, listed: Sequence[int]) -> HealthCheck:
-    """Return whether rollouts stop where the model's generation_config.json says answers end."""
+    """Return whether rollouts stop at the ends of answers in generation_config.json."""
     missed = [template.spell([id_]) for id_ in listed if id_ not in template.stop_ids]
     stops = ", ".join(repr(template.spell([id_])) for id_ in sorted(template.stop_ids))
     if missed:
@@ -244,9 +226,9 @@ def stop_finding(template: ChatTemplate, listed: Sequence[int]) -> HealthCheck:
     return sound("stops", f"rollouts stop at {stops}, those of generation_config.json among them")
 
 
-def vocabulary_finding(tokenizer: Any, template: ChatTemplate, num_embeddings: int) -> HealthCheck:
+def vocabulary_finding(template: ChatTemplate, num_embeddings: int) -> HealthCheck:
     """Return whether the model reads every token that its tokenizer writes."""
-    largest = max(tokenizer.get_vocab().values(), default=-1)
+    largest = max(template.tokenizer.get_vocab().values(), default=-1)
     cure = "Use the tokenizer of the model, or resize its embeddings and train them"
     if template.end_of_turn_id >= num_embeddings:
         end = template.spell([template.end_of_turn_id])
@@ -259,7 +241,7 @@ def vocabulary_finding(tokenizer: Any, template: ChatTemplate, num_embeddings: i
 
 
 def weight_findings(model: Any, missing: Iterable[str]) -> Iterator[HealthCheck]:
-    """Yield what is wrong with loaded weights; `missing`: those that no file held."""
+    """Yield the faults of loaded weights; `missing`: those that no file held."""
     import torch
 
     lost = sorted(missing)
@@ -290,7 +272,7 @@ def memory_finding(model: Any) -> HealthCheck:
 
 
 def precision_findings(model: Any) -> Iterator[HealthCheck]:
-    """Yield a note where weights are stored in half precision."""
+    """Yield a note if weights are stored in half precision."""
     names = {str(each.dtype).removeprefix("torch.") for each in model.parameters()}
     if names & {"float16"}:
         message = "weights are float16, which overflows: train in bfloat16 or float32"

@@ -14,7 +14,7 @@ EXIT_CODES |= {FAULT: 1, IMPOSSIBLE: 1, BROKEN: 1, UNCHECKED: 2}
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """Finding of a check: how it came out, and what to do about it."""
+    """Finding of a check: its outcome, and what to do about it."""
 
     check: str
     level: str  # a key of EXIT_CODES
@@ -33,7 +33,7 @@ class HealthCheck:
         return f"{self.message}. {self.cure}" if self.cure else self.message
 
     def as_json(self) -> dict[str, Any]:
-        """Return the finding as JSON holds it, with what was measured, if anything."""
+        """Return the finding as JSON, with its measured figures, if any."""
         values = asdict(self)
         figures = values.pop("figures")
         return {**values, **({"figures": figures} if figures else {})}
@@ -45,7 +45,7 @@ def sound(check: str, message: str, **figures: Any) -> HealthCheck:
 
 
 def note(check: str, message: str, cure: str = "", **figures: Any) -> HealthCheck:
-    """Return a finding that is worth knowing and spoils nothing."""
+    """Return a finding that is worth knowing and harmless."""
     return HealthCheck(check, NOTE, message, cure, figures)
 
 
@@ -60,6 +60,6 @@ def unchecked(check: str, message: str, cure: str = "") -> HealthCheck:
 
 
 def exit_code(findings: Iterable[HealthCheck]) -> int:
-    """Return 1 where something spoils training, 2 where something is unchecked, else 0."""
+    """Return 1 if something spoils training, 2 if something is unchecked, else 0."""
     codes = {EXIT_CODES[finding.level] for finding in findings}
     return 1 if 1 in codes else max(codes, default=0)

@@ -7,6 +7,8 @@ import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
+from operator import eq
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -39,7 +41,7 @@ def sampled_episodes(
     context: int | None,
     tools: Mapping[str, Any],
 ) -> list[EpisodeRecord]:
-    """Return a few episodes that the model plays, as in training; RolloutError where it cannot."""
+    """Return a few episodes that the model plays, as in training; RolloutError if it cannot."""
     engine = GenerationEngine(
         model, template.stop_ids, max_new_tokens=MAX_NEW_TOKENS, decode=template.decode
     )
@@ -54,7 +56,7 @@ def sampled_episodes(
 
 @torch.inference_mode()
 def token_logprobs(model: Any, ids: Sequence[int]) -> torch.Tensor:
-    """Return (T - 1,) log-probabilities of the tokens behind the first, by one plain forward."""
+    """Return (T - 1,) log-probabilities of all tokens but the first, by one plain forward."""
     tensor = torch.tensor([list(ids)], device=next(model.parameters()).device)
     logits = model(tensor, use_cache=False).logits[0, :-1].float()
     logprobs: torch.Tensor = logits.log_softmax(-1).gather(1, tensor[0, 1:, None])[:, 0].cpu()
@@ -98,7 +100,10 @@ def retokenisation_finding(
                 again = template.encode(template.spell(ids))
                 if again != ids:
                     changed += 1
-                    place = place or _split(template, ids, again)
+                    at = sum(takewhile(bool, map(eq, ids, again)))
+                    first = template.spell(again[at : at + 1])
+                    split = f"{template.spell(ids[at : at + 3])!r}, which begins with {first!r}"
+                    place = place or f"{split} when encoded"
     if not count:
         return unchecked("re-tokenisation", "no action was sampled")
     message = f"{count - changed} of {count} sampled actions encode to the same ids again"
@@ -119,17 +124,10 @@ def _actions(
             action = []
 
 
-def _split(template: ChatTemplate, ids: Sequence[int], again: Sequence[int]) -> str:
-    pairs = zip(ids, again, strict=False)
-    at = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(ids), len(again)))
-    one, other = template.spell(ids[at : at + 3]), template.spell(again[at : at + 1])
-    return f"{one!r}, which begins with {other!r} when encoded"
-
-
 def adapter_effect_finding(
     model: Any, folder: Path | None, episodes: Sequence[EpisodeRecord]
 ) -> tuple[HealthCheck, Any]:
-    """Return whether an adapter changes the model when on and nothing when off, and its model.
+    """Return whether an adapter changes the model only when on, and the adapted model.
 
     The adapter is a saved one or a fresh one with random weights; the model is None where it fits
     none.
@@ -207,7 +205,7 @@ def turn_prompts(episodes: Sequence[EpisodeRecord]) -> list[TurnPrompt]:
 def server_finding(
     url: str, model: Any, adapter: Path | None, prompts: Sequence[TurnPrompt]
 ) -> HealthCheck:
-    """Return whether a server samples from the model here: from its adapter where one is given.
+    """Return whether a server samples from this model, with its adapter if one is given.
 
     `model` bears the adapter, if any; `prompts` are what it is asked to go on from.
     """

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from inspect import signature
+from itertools import takewhile
+from operator import eq
 from typing import Any, NamedTuple
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.marker_escaper import MARKER
 from fctncalling.algorithms.policy.message_renderer import MessageRenderer, TemplateRefusal
 from fctncalling.algorithms.policy.template_messages import name_results, num_results
+from fctncalling.call_form import PROBE_CALLS, PROBE_DOC, TemplateForm, find_call_form
 from fctncalling.data.types import Call, FunctionDoc, Message
+from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.handlers.thoughts import THOUGHTS
 from fctncalling.envs.prompting.prompts import to_openai_tool
-from fctncalling.lab.doctor.call_findings import call_findings
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound
 
 ANSWER = "fctnprobe Answer 1"
 WIDTH = 24  # characters of a difference that are shown
 UNENDED = -1  # stands for an action's last id that is no end of turn: its closing is rendered too
-PROBE_DOC = FunctionDoc(
+TYPED_DOC = FunctionDoc(
     "fctnprobe.tool",
     "fctnprobedescription of a tool.",
     {
@@ -39,7 +47,7 @@ PROBE_DOC = FunctionDoc(
 
 def probe_tools() -> list[Any]:
     """Return one tool with every kind of BFCL type."""
-    return [to_openai_tool(PROBE_DOC)]
+    return [to_openai_tool(TYPED_DOC)]
 
 
 def user_message(content: str) -> Message:
@@ -67,7 +75,7 @@ def played_answer(
     results = num_results(messages)
     if not (template.renderer.behind_calls and results):
         return template.header + answer, assistant_message(answer), list(messages)
-    calls = [Call(PROBE_DOC.name, {"fctnprobetext": "b"})] * results
+    calls = [Call(TYPED_DOC.name, {"fctnprobetext": "b"})] * results
     said = template.calls_message(calls, num_calls)
     text = template.renderer.text_of_calls(said, template.stop_texts)
     return text, {**said, "content": text}, name_results(messages, said)
@@ -95,9 +103,8 @@ def appended_and_rendered_texts(
 
 
 def first_difference(one: str, other: str) -> str:
-    """Return what two texts hold where they part, each cut to WIDTH characters."""
-    pairs = enumerate(zip(one, other, strict=False))
-    at = next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+    """Return the first difference of two texts, each cut to WIDTH characters."""
+    at = sum(takewhile(bool, map(eq, one, other)))
     return f"{one[at : at + WIDTH]!r} became {other[at : at + WIDTH]!r}"
 
 
@@ -111,7 +118,7 @@ SAMPLES = (
 
 
 def token_findings(tokenizer: Any, template: ChatTemplate) -> Iterator[HealthCheck]:
-    """Yield what there is to say of a tokenizer under its chat template."""
+    """Yield the findings on a tokenizer under its chat template."""
     yield _begin_of_text(tokenizer, template)
     yield _padding(tokenizer, template)
     yield _lossless(template)
@@ -205,14 +212,14 @@ class TemplateRenderer(NamedTuple):
     template: ChatTemplate
 
     def render_messages(self, messages: Sequence[Message], *, prompt: bool = False) -> str:
-        """Return what the template writes for messages of user and assistant."""
+        """Render messages of user and assistant."""
         return self.template.renderer.render(messages, prompt=prompt)
 
 
 def template_findings(
     tokenizer: Any, source: str | None = None, listed_ends: Sequence[int] = ()
 ) -> list[HealthCheck]:
-    """Return what there is to say of a tokenizer's chat template, or of `source` in its place."""
+    """Check a tokenizer's chat template, or the text `source` in its place; return findings."""
     try:
         template = ChatTemplate(tokenizer, source, listed_ends=listed_ends)
         TemplateRenderer(tokenizer, template).render_messages(question_and_answer("a", "r"))
@@ -224,7 +231,7 @@ def template_findings(
 
 
 def chat_template_findings(template: ChatTemplate, handler: str = "auto") -> list[HealthCheck]:
-    """Return what there is to say of a chat template that can be rendered; takes some 0.1 s.
+    """Check a chat template that can be rendered; return findings; takes some 0.1 s.
 
     handler: that training is given; a form named there need not be the template's own.
     """
@@ -293,7 +300,7 @@ def _words(probe: TemplateRenderer) -> Iterator[HealthCheck]:
 
 
 def _changed_words(renderer: MessageRenderer) -> str:
-    """Return what is to be said where words are not rendered as they are; "" where they are."""
+    """Report words that the template changes; "" if none."""
     for words in WORDS:
         try:
             text = renderer.render(question_and_answer(words, "r"), prompt=False)
@@ -411,7 +418,7 @@ def _boundaries(probe: TemplateRenderer) -> Iterator[HealthCheck]:
 
 
 def _moved(template: ChatTemplate) -> bool:
-    """Whether a second user message changes what stands before the first."""
+    """Whether a second user message changes the text before the first."""
     tools = probe_tools()
     first = template.spell(template.render_full([user_message("fctnprobequestion")], tools))
     question = user_message("fctnprobequestion")
@@ -437,3 +444,120 @@ def _cost(probe: TemplateRenderer) -> str:
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:240]}"
+
+
+FORM_CURE = (
+    "Name the form that the model writes with --handler, or give --chat_template FILE that writes "
+    "its calls in a known one"
+)
+RESPONSE_SCHEMAS = ("response_template", "response_schema")
+"""Attributes in which releases of transformers keep how answers are parsed."""
+
+
+def call_findings(template: ChatTemplate, handler: str = "auto") -> Iterator[HealthCheck]:
+    """Yield findings on calls: read by a handler, and taken back by the template.
+
+    handler: that training is given; under another than "auto" an unread form is no fault.
+    """
+    form = find_call_form(template)
+    if form.is_unread or form.unread:
+        yield (
+            fault("call form", form.line, FORM_CURE)
+            if handler == "auto"
+            else note("call form", form.line)
+        )
+    else:
+        yield sound("call form", form.line, handler=form.written)
+    if form.text and any(getattr(template.tokenizer, each, None) for each in RESPONSE_SCHEMAS):
+        yield _schema_finding(template, form)
+    refused = [text for text in _own_texts(template, form.text) if not _takes(template, text)]
+    if refused:
+        shown = " ".join(refused[0].split())[:80]
+        message = f"the template refuses an earlier answer such as {shown!r}"
+        yield note("own texts", message, "Such an episode is invalid, and counted")
+    else:
+        yield sound("own texts", "its own calls and thoughts are taken back in the history")
+    if form.text and (lost := _lost_words(template, form.text)):
+        message = f"what is {lost} before calls is left out of the prompts behind their results"
+        yield note("before calls", message, "Later steps are trained without it")
+
+
+def _schema_finding(template: ChatTemplate, form: TemplateForm) -> HealthCheck:
+    """Return whether the tokenizer's response schema reads the template's calls as we do."""
+    tools = [to_openai_tool(PROBE_DOC)]
+    given = {
+        "prefix": template.spell(
+            template.render_prompt([{"role": "user", "content": "fctnprobequestion"}], tools)
+        ),
+        "tools": tools,
+    }
+    parse, handler = template.tokenizer.parse_response, get_handler(form.handler_name)
+    given = {key: given[key] for key in given if key in signature(parse).parameters}
+    end = template.spell([template.ends.of_calls])
+
+    def parsed_calls(text: str) -> Iterable[Call]:
+        return _calls_of_message(parse(text + end, **given))
+
+    for call in PROBE_CALLS:
+        text = template.text_of_calls([call], tools)
+        ours = _shown(partial(handler.decode, text, [PROBE_DOC]))
+        theirs = _shown(partial(parsed_calls, text))
+        if ours != theirs:
+            message = (
+                f"the tokenizer's response schema reads {text.strip()[:80]!r} as {theirs}, "
+                f"{form.written} as {ours}"
+            )
+            cure = "What a server reads by the schema is not what training reads"
+            return note("response schema", message, cure)
+    return sound("response schema", f"the tokenizer's own reads calls as {form.written} does")
+
+
+def _shown(read: Callable[[], Iterable[Call]]) -> str:
+    """Return calls as text for comparison, or the error of reading them."""
+    try:
+        calls = [{each.name: dict(each.arguments)} for each in read()]
+    except Exception as error:  # whatever a schema of others, or a parser of it, raises
+        return f"{type(error).__name__}: {error}".partition("\n")[0][:120]
+    return json.dumps(calls, sort_keys=True, default=repr)[:200]
+
+
+def _calls_of_message(message: Any) -> Iterator[Call]:
+    for each in message.get("tool_calls") or ():
+        function = each.get("function", each)
+        arguments = function.get("arguments") or {}
+        yield Call(
+            function["name"], json.loads(arguments) if isinstance(arguments, str) else arguments
+        )
+
+
+def _own_texts(template: ChatTemplate, call: str) -> Iterator[str]:
+    """Yield answers in the template's form: calls, and words after a thought."""
+    source = str(template.source or template.tokenizer.get_chat_template())
+    marks = ((opens, closes) for opens, closes in THOUGHTS.items() if opens in source)
+    yield from (f"{opens}fctnprobethought{closes}{template.header}Done." for opens, closes in marks)
+    if call:
+        yield call
+
+
+def _lost_words(template: ChatTemplate, call: str) -> str:
+    """Return "thought" or "said", which results of calls push out of a history; else ""."""
+    if template.append_only or not template.renderer.behind_calls:
+        return ""
+    thought = next(_own_texts(template, ""), "")
+    said = template.calls_message(PROBE_CALLS[:1])
+    said["content"] = (thought.removesuffix(f"{template.header}Done.") or "fctnprobethought") + call
+    result = name_results([{"role": "tool", "content": "r"}], said)
+    with contextlib.suppress(TemplateRefusal):
+        talk = [{"role": "user", "content": "q"}, said, *result]
+        if "fctnprobethought" in template.text_of_history(talk, trusted=[1]):
+            return ""
+    return "thought" if thought else "said"
+
+
+def _takes(template: ChatTemplate, text: str) -> bool:
+    user = {"role": "user", "content": "q"}
+    try:
+        template.render_full([user, {"role": "assistant", "content": text}, user], trusted=[1])
+    except TemplateRefusal:
+        return False
+    return True

@@ -123,9 +123,11 @@ def _category(title: str, report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _cause(number: int, cause: Mapping[str, Any], failed: int) -> Iterator[str]:
+    mended = (cause["passes_with_form_mended"], cause["passes_with_types_mended"])
+    right = next((f", {count} of them pass once that is mended" for count in mended if count), "")
     yield (
         f"  {number}. {cause['cause']}: {cause['count']} of {failed} failures "
-        f"({100 * cause['share']:.1f} %){_right_otherwise(cause)}"
+        f"({100 * cause['share']:.1f} %){right}"
     )
     for line in textwrap.wrap(f"change: {cause['cure']}", _WIDTH - 5):
         yield f"     {line}"
@@ -143,13 +145,6 @@ def _cause(number: int, cause: Mapping[str, Any], failed: int) -> Iterator[str]:
             yield f"       would pass: {_shown(example['nearest'])}"
         if example["causes"][1:]:
             yield f"       then: {', '.join(example['causes'][1:])}"
-
-
-def _right_otherwise(cause: Mapping[str, Any]) -> str:
-    for name in ("form", "types"):
-        if count := cause[f"passes_with_{name}_mended"]:
-            return f", {count} of them pass once that is mended"
-    return ""
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -205,7 +200,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report on every category; return 0, or 2 where it cannot be said as it stands."""
+    """Report on every category; return 0, or 2 if too many answers cannot be read."""
     report, unread = diagnosed_answers(args)
     as_text = report_text(report["models"], report["invalid"])
     print(json.dumps(report, indent=2) if args.json else as_text)

@@ -17,7 +17,6 @@ from fctncalling.envs.judging.oracle import OMITTED, oracle_calls
 from fctncalling.evaluation.accepted_answers import accepted_answer, render_calls
 from fctncalling.lab.error_analysis.diagnosis import Diagnosis
 from fctncalling.lab.error_analysis.form_repairs import (
-    FormRepair,
     decode_or_error,
     name_positional_arguments,
     repair_form,
@@ -91,7 +90,8 @@ def _paired(
     name = doc.name.replace(".", "_") if underscores else doc.name
     found: list[CallDifference] = []
     if call.name != name:
-        alike = _plain(call.name) == _plain(name) or _plain(call.name).endswith(_last(name))
+        said, last = _plain(call.name), _plain(name.rpartition(".")[2])
+        alike = said == _plain(name) or said.endswith(last)
         cause, weight = ("misspelt function", 30) if alike else ("wrong function", 100)
         found.append(CallDifference(cause, f"{call.name} for {name}", weight))
         if not alike:  # its arguments are those of another function: nothing is said of them
@@ -145,7 +145,7 @@ def _fault(task: Task, parameter: str, value: Any, declared: Any, accepted: Any)
 
 
 def _retyped(task: Task, parameter: str, value: Any, declared: Any, accepted: Any) -> Any:
-    """Return the value in another type that passes; _MISSING where none does."""
+    """Return the value in another type that passes; _MISSING if none does."""
     for near in _other_types(value):
         changed = type(near) is not type(value) or near != value
         if changed and near != "" and not _fault(task, parameter, near, declared, accepted):
@@ -154,7 +154,7 @@ def _retyped(task: Task, parameter: str, value: Any, declared: Any, accepted: An
 
 
 def _other_types(value: Any) -> Iterator[Any]:
-    """Yield what a value would be in other types: "5" is 5, 5 is "5", "a" is ["a"], 5 is 5.0."""
+    """Yield a value converted to other types: "5" to 5, 5 to "5", "a" to ["a"], 5 to 5.0."""
     if isinstance(value, str):
         yield from _types_of_text(value)
     elif isinstance(value, int | float):
@@ -195,10 +195,6 @@ def _plain(name: str) -> str:
     return name.replace("_", "").replace(".", "").replace("-", "").lower()
 
 
-def _last(name: str) -> str:
-    return _plain(name.rpartition(".")[2])
-
-
 def diagnose(
     task: Task,
     response: Any,
@@ -234,75 +230,41 @@ def answer_text(response: Any) -> str:
 
 def _single_turn(task: Task, response: Any, form: str, verdict: Verdict) -> Diagnosis:
     repair = repair_form(task, form, response)
-    text = repair.text
-    causes = list(repair.causes)
+    text, causes = repair.text, list(repair.causes)
+
+    def diagnosis(
+        nearest: str | None, differences: Sequence[CallDifference] = (), **suffices: bool
+    ) -> Diagnosis:
+        where = tuple(each.where for each in differences if each.cause == causes[0])
+        complaint, answer = repair.complaint or verdict.message, answer_text(response)
+        return Diagnosis(verdict, tuple(causes), where, complaint, answer, nearest, **suffices)
+
     named = name_positional_arguments(task, text) if text and form == "prompting" else None
     if named is not None:
         causes.append(named[0])
         text = named[1]
     if text is not None and judge(task, text, form).valid:
-        return _diagnosis(response, verdict, repair, causes or ["call order"], text, form=True)
+        causes = causes or ["call order"]
+        return diagnosis(text, form_suffices=True, types_suffice=True)
     if task.kind == "relevance":
-        return _diagnosis(response, verdict, repair, causes, None)
-    calls = decode_or_error(handler_for(task, form), text) if text else []
-    compared = _compared(task, [] if isinstance(calls, DecodeError) else calls, form)
-    if compared is None:
-        return _diagnosis(response, verdict, repair, causes, accepted_answer(task, form))
-    if calls:
-        causes += dict.fromkeys(each.cause for each in compared.differences)
-    nearest = _passing(task, form, compared.mended)
-    if nearest is None:
-        causes = ["faulty ground truth"]
-    typed = bool(calls) and _passing_text(task, form, compared.with_types) is not None
-    return _diagnosis(
-        response, verdict, repair, causes or ["call order"], nearest, compared, types=typed
-    )
-
-
-def _diagnosis(
-    response: Any,
-    verdict: Verdict,
-    repair: FormRepair,
-    causes: Sequence[str],
-    nearest: str | None,
-    compared: ComparedCalls | None = None,
-    *,
-    form: bool = False,
-    types: bool = False,
-) -> Diagnosis:
-    first = causes[0] if causes else ""
-    differences = compared.differences if compared else ()
-    where = tuple(each.where for each in differences if each.cause == first)
-    complaint, answer = repair.complaint or verdict.message, answer_text(response)
-    return Diagnosis(
-        verdict,
-        tuple(causes),
-        where,
-        complaint,
-        answer,
-        nearest,
-        form_suffices=form,
-        types_suffice=form or types,
-    )
-
-
-def _compared(task: Task, calls: Sequence[Call], form: str) -> ComparedCalls | None:
+        return diagnosis(None)
+    decoded = decode_or_error(handler_for(task, form), text) if text else []
+    calls = [] if isinstance(decoded, DecodeError) else decoded
     try:
-        return compare_calls(task, calls, underscores=form == "tool_call")
+        compared = compare_calls(task, calls, underscores=form == "tool_call")
     except (ValueError, StopIteration, TypeError, KeyError, AttributeError):
-        return None  # the ground truth cannot be written as calls
-
-
-def _passing(task: Task, form: str, calls: Sequence[Call]) -> str | None:
-    """Return the mended calls as a text that passes, or else any that does.
-
-    None where none does.
-    """
-    text = _passing_text(task, form, calls)
-    if text is not None:
-        return text
-    text = accepted_answer(task, form)
-    return text if text is not None and judge(task, text, form).valid else None
+        # the ground truth cannot be written as calls
+        return diagnosis(accepted_answer(task, form))
+    if decoded:
+        causes += dict.fromkeys(each.cause for each in compared.differences)
+    nearest = _passing_text(task, form, compared.mended)
+    if nearest is None:
+        nearest = accepted_answer(task, form)
+        if nearest is None or not judge(task, nearest, form).valid:
+            nearest, causes = None, ["faulty ground truth"]
+    typed = bool(decoded) and _passing_text(task, form, compared.with_types) is not None
+    causes = causes or ["call order"]
+    return diagnosis(nearest, compared.differences, types_suffice=typed)
 
 
 def _passing_text(task: Task, form: str, calls: Sequence[Call]) -> str | None:
@@ -319,7 +281,7 @@ def _passing_text(task: Task, form: str, calls: Sequence[Call]) -> str | None:
 
 
 def _agentic(task: Task, response: Any, verdict: Verdict) -> Diagnosis:
-    """Return what is wrong with a dialogue whose last message is the answer."""
+    """Diagnose a dialogue with its answer in the last message."""
     steps = response[0] if isinstance(response, list) and len(response) == 1 else response
     texts = [step for step in steps if isinstance(step, str)] if isinstance(steps, list) else []
     accepted = [str(each) for each in task.ground_truth or ()]

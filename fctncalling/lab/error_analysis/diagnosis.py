@@ -24,7 +24,7 @@ CURES = {**FORM_CURES, **_CURES["task"]}
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One judged answer: where it is wrong, all that has to be mended, what came near it."""
+    """One judged answer: its errors, everything to mend, and a near answer that passes."""
 
     verdict: Verdict
     causes: tuple[str, ...] = ()  # what has to be mended, the first thing first
@@ -38,7 +38,7 @@ class Diagnosis:
 
     @property
     def cause(self) -> str:
-        """What to mend first; "" where the answer is right."""
+        """The first thing to mend; "" if the answer is right."""
         return self.causes[0] if self.causes else ""
 
 
@@ -72,7 +72,7 @@ class CategoryReport:
         return self._counts["answers"]
 
     def add(self, task_id: str, found: Diagnosis, strict_error_type: str | None = None) -> None:
-        """Count one answer; `strict_error_type`: what a right one had to be forgiven."""
+        """Count one answer; `strict_error_type`: the strict rule that a right one breaks."""
         self._counts["answers"] += 1
         self._counts["valid"] += found.verdict.valid
         self._counts["lenient"] += found.verdict.valid or found.form_suffices

@@ -1,4 +1,4 @@
-"""ActionForest: the actions of a session, each behind the tokens that it followed.
+"""ActionForest: the actions of a session, each after the tokens that it followed.
 
 An action's parent is the action whose row its prompt goes on: the longest prefix in tokens. Rows
 for training are read off the forest by pure functions: each kept action is acted in exactly one
@@ -16,7 +16,7 @@ from fctncalling.algorithms.episodes import TokenRecord
 
 @dataclass(frozen=True)
 class SampledAction:
-    """Action that the policy sampled for one request, with what it had read before."""
+    """Action that the policy sampled for one request, with the context read before it."""
 
     number: int  # from 0, in order of time
     request: int  # of the session, from 0; its `n` choices share one
@@ -81,7 +81,7 @@ class ActionForest:
         return [*self.path(action.parent), *action.context]
 
     def locate(self, prompt: Sequence[int], known: RowEnd = ROOT) -> PromptPosition:
-        """Return where a prompt belongs: behind the action whose row is its longest prefix.
+        """Return a prompt's place: after the action whose row is its longest prefix.
 
         known: a row's end that the prompt goes on from for certain; only what is behind is read.
         """
@@ -142,18 +142,6 @@ def training_rows(
         _append_action(rows[-1], action, rewards.get(number, 0.0))
         before = action
     return rows
-
-
-def row_weight_versions(forest: ActionForest, kept: Iterable[int]) -> list[int]:
-    """Return the version of the weights that sampled each of the training rows."""
-    versions: list[int] = []
-    before: SampledAction | None = None
-    for number in kept:
-        action = forest.actions[number]
-        if before is None or action.parent != before.number or action.version != before.version:
-            versions.append(action.version)
-        before = action
-    return versions
 
 
 def rewards_of_actions(kept: Sequence[int], given: Iterable[tuple[int, float]]) -> dict[int, float]:

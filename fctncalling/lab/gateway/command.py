@@ -1,4 +1,4 @@
-"""Stand in for a model's server: record what an unchanged agent samples, and what came of it.
+"""Stand in for a model's server: record an unchanged agent's samples and their rewards.
 
 An OpenAI-compatible server on this machine, answered by a model. Every episode of the agent is a
 session, http://127.0.0.1:PORT/s/ID/v1 in place of the model's address; POST /s/ID/reward with
@@ -93,9 +93,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace) -> int:
     from fctncalling.data.bfcl import embedded_path
-    from fctncalling.lab.gateway.chat_messages import ContextCallForm
     from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
     from fctncalling.lab.gateway.gateway_server import GatewayServer
+    from fctncalling.lab.gateway.rendering import ContextCallForm
     from fctncalling.lab.gateway.sampler import Sampler
 
     _check(args)
@@ -148,7 +148,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _session_log(folder: Path | None, template: ChatTemplate, model: str) -> SessionLog | None:
-    """Return the log of a gateway's sessions; None where nothing is recorded."""
+    """Return the log of a gateway's sessions; None without --output."""
     from fctncalling.lab.gateway.gateway_session import SessionLog
 
     if folder is None:
@@ -175,7 +175,7 @@ def _lost_sessions(lost: list[GatewaySession], folder: Path) -> int:
 
 
 def _started(args: argparse.Namespace, model: str, address: str) -> str:
-    """Return the line that says where agents reach the gateway."""
+    """Return the line with the gateway's addresses for agents."""
     sessions = f"{address}/s/ID/v1"
     if args.json:
         output = args.output and str(args.output)
@@ -188,7 +188,7 @@ def _started(args: argparse.Namespace, model: str, address: str) -> str:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ValueError for a setting that nothing could be served with."""
+    """Raise ValueError for an unusable setting."""
     from fctncalling.lab.gateway.gateway_session import belongs_to_another_command
 
     if args.model is not None and (missing := missing_model_message(args.model)):

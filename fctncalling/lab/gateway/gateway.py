@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import re
 import secrets
@@ -12,8 +13,8 @@ import zlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -22,26 +23,34 @@ from fctncalling.algorithms.generation.engine_api import Action, EngineError
 from fctncalling.algorithms.policy.answer_ends import REFUSALS
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.errors import MAX_REWARD
-from fctncalling.lab.gateway.chat_messages import ContextCallForm, function_docs
-from fctncalling.lab.gateway.completion_request import CompletionRequest
-from fctncalling.lab.gateway.gateway_error import GatewayError, invalid_field
+from fctncalling.lab.gateway.completion_request import (
+    CompletionRequest,
+    GatewayError,
+    invalid_field,
+)
 from fctncalling.lab.gateway.gateway_session import NO_REWARD, GatewaySession, SessionTask
-from fctncalling.lab.gateway.offered_tools import with_offered_tools
 from fctncalling.lab.gateway.openai_answers import AnsweredRequest, answer_message
-from fctncalling.lab.gateway.rendering import RenderedPrompt, find_continued_action, render_messages
+from fctncalling.lab.gateway.rendering import (
+    ContextCallForm,
+    MessageRendering,
+    RenderedPrompt,
+    find_continued_action,
+    function_docs,
+)
 from fctncalling.lab.gateway.sampler import Sampler, SamplingJob
+from fctncalling.lab.own_api.function_choice import FunctionChoice
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 DEFAULT_SESSION = "default"
 MAX_REMEMBERED = 10_000  # sessions that ended and are still reported
 
-OnToken = Callable[[int, int], None]  # (choice, token id)
+OnToken = Callable[[int, int, float | None], None]  # (choice, token id, log-probability)
 Score = Callable[[list[Any], list[Any]], float]  # (messages, token rows) -> reward
 
 
 @dataclass(frozen=True)
 class GatewaySettings:
-    """Limits of a gateway, and what its sessions begin with."""
+    """Limits of a gateway, and defaults of its sessions."""
 
     model: str = "policy"
     max_episode_tokens: int = 2048  # longest prompt and answer together
@@ -90,7 +99,7 @@ class Gateway:
         seed: int | None = None,
         task: SessionTask | None = None,
     ) -> GatewaySession:
-        """Open a session for whoever has the gateway's token; own_key: what opens it from then on.
+        """Open a session with the gateway's token as `key`; own_key: its key from then on.
 
         None: the key of who asks.
         """
@@ -141,7 +150,7 @@ class Gateway:
     def complete(
         self, session: GatewaySession, request: CompletionRequest, on_token: OnToken | None = None
     ) -> AnsweredRequest:
-        """Sample the choices of a request and record them; GatewayError where that fails."""
+        """Sample the choices of a request and record them; GatewayError if that fails."""
         request = with_offered_tools(request, self.settings.offered)
         given = (None, self.settings.temperature)
         if self.settings.fixed_temperature and request.temperature not in given:
@@ -189,19 +198,15 @@ class Gateway:
                 template, request = _with_template_kwargs(self.template, request)
                 prompt = self._prompt(session, request, template)
                 self._require_room(session, prompt.ids)
-            except GatewayError:
-                self._drop_unused(session)
+            except GatewayError:  # a refused first request opens no session
+                with self._lock:
+                    if session.opened_by_use and not session.num_requests and not session.ended:
+                        self.sessions.pop(session.id, None)
                 raise
             with self._lock:  # it may have been dropped while this request waited for its lock
                 if self.sessions.setdefault(session.id, session) is not session:
                     raise GatewayError(409, f"session {session.id}: it began anew; ask once more")
             return prompt, session.begin_request(prompt, request)
-
-    def _drop_unused(self, session: GatewaySession) -> None:
-        """Forget a session that a refused first request opened, so that it takes no place."""
-        with self._lock:
-            if session.opened_by_use and not session.num_requests and not session.ended:
-                self.sessions.pop(session.id, None)
 
     def reward(self, session: GatewaySession, value: Any) -> None:
         """Add a reward to the session's last action."""
@@ -219,7 +224,7 @@ class Gateway:
             session.last_used = time.monotonic()
 
     def end(self, session: GatewaySession, reason: str = "") -> dict[str, Any]:
-        """End a session, scored where it has no reward yet; return its report.
+        """End a session, scored if it has no reward yet; return its report.
 
         reason: why it is invalid. A session that has ended stays as it is. GatewayError 507 where
         `on_end` cannot write: the session then stays open.
@@ -265,7 +270,7 @@ class Gateway:
         return list(self.sessions.values())
 
     def _score(self, session: GatewaySession) -> str:
-        """Give the session the reward of the user's function, or the default; return what fails."""
+        """Pay the session by the user's function, or the default; return the failure, if any."""
         value = self.settings.missing_reward
         if self.score is not None:
             rows = session.to_record().rows
@@ -284,15 +289,16 @@ class Gateway:
         self, session: GatewaySession, request: CompletionRequest, template: ChatTemplate
     ) -> RenderedPrompt:
         if request.is_chat:
-            return render_messages(
+            rendering = MessageRendering(
                 request.messages,
-                (request.tools, self.form.instructions(request.tools)),
+                request.tools,
                 session.num_requests,
-                template=template,
-                form=self.form,
-                forest=session.forest,
-                answered=session.answered,
+                template,
+                self.form,
+                session.forest,
+                session.answered,
             )
+            return rendering.prompt()
         if isinstance(request.prompt, str):
             action, rest = find_continued_action(request.prompt, self.template, session.forest)
             before = session.forest.path(action.number if action else None)
@@ -344,7 +350,7 @@ class Gateway:
             temperature,
             min(request.max_tokens or room, room),
             request.stop,
-            None if on_token is None else partial(_told, on_token, choice),
+            None if on_token is None else partial(on_token, choice),
         )
 
     def _awaited(self, futures: list[Future[Action]]) -> list[Action]:
@@ -360,10 +366,6 @@ class Gateway:
             raise GatewayError(504, f"no action was sampled in {limit:g} s") from None
 
 
-def _told(on_token: OnToken, choice: int, token: int, logprob: float | None) -> None:
-    on_token(choice, token)
-
-
 def _with_template_kwargs(
     template: ChatTemplate, request: CompletionRequest
 ) -> tuple[ChatTemplate, CompletionRequest]:
@@ -376,3 +378,21 @@ def _with_template_kwargs(
         return template.with_kwargs(used), request
     except REFUSALS as error:
         raise invalid_field("chat_template_kwargs", f"the chat template fails: {error}") from None
+
+
+def with_offered_tools(request: CompletionRequest, offered: int | None) -> CompletionRequest:
+    """Return a request with so many of its tools at most, chosen by the whole conversation.
+
+    None: all of them, as sent.
+    """
+    if offered is None or len(request.tools) <= offered:
+        return request
+    texts = [str(each.get("content") or "") for each in request.messages if each["role"] == "user"]
+    docs = [asdict(each) for each in function_docs(request.tools)]
+    chosen = _choice(json.dumps(docs), offered).chosen("\n".join(texts))
+    return replace(request, tools=tuple(request.tools[number] for number in chosen))
+
+
+@lru_cache(maxsize=4)
+def _choice(docs: str, offered: int) -> FunctionChoice:
+    return FunctionChoice(json.loads(docs), offered, math.inf)

@@ -1,4 +1,4 @@
-"""GatewayServer: HTTP in front of a Gateway; nothing here knows of tokens."""
+"""GatewayServer: HTTP in front of a Gateway, independent of tokens."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ from urllib.parse import urlsplit
 from fctncalling.data.unsafe_text import encodable_value
 from fctncalling.lab.gateway.completion_request import (
     CompletionRequest,
+    GatewayError,
     chat_request,
+    invalid_field,
     text_request,
 )
 from fctncalling.lab.gateway.gateway import DEFAULT_SESSION, Gateway
-from fctncalling.lab.gateway.gateway_error import GatewayError, invalid_field
 from fctncalling.lab.gateway.gateway_session import GatewaySession, SessionTask
 from fctncalling.lab.gateway.openai_answers import (
     AnsweredRequest,
     TextStream,
-    chat_answer,
-    final_chat_chunks,
-    final_text_chunks,
+    answer_body,
+    final_chunks,
     models_answer,
     text_chunk,
-    text_completion_body,
 )
 
 MAX_BODY_BYTES = 8 << 20
@@ -49,7 +48,7 @@ _CHUNKED = object()  # end of a stream's tokens
 
 
 class GatewayServer(ThreadingHTTPServer):
-    """One thread a connection, at most MAX_CONNECTIONS; `address` is where agents reach it.
+    """One thread a connection, at most MAX_CONNECTIONS; `address`: its URL for agents.
 
     Half-open connections shut nobody out: each has RECEIVE_S for its request, and where there are
     too many the one that has taken longest makes room.
@@ -74,12 +73,12 @@ class GatewayServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Return the address that session paths are put behind."""
+        """Return the URL before the paths of sessions."""
         host, port = self.server_address[:2]
         return f"http://{host if isinstance(host, str) else host.decode()}:{port}"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle a connection in a thread; refuse it where there are too many with requests."""
+        """Handle a connection in a thread; refuse it if too many have requests."""
         has_room = self._connections.acquire(blocking=False)
         if not has_room and (oldest := next(iter(self.receiving), None)) is not None:
             self._hang_up(oldest)
@@ -115,7 +114,7 @@ class GatewayServer(ThreadingHTTPServer):
             connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that hangs up is no fault of ours."""
+        """Ignore the error: a client that hangs up is no fault of ours."""
 
 
 class GatewayHandler(BaseHTTPRequestHandler):
@@ -145,13 +144,13 @@ class GatewayHandler(BaseHTTPRequestHandler):
         self._answered(self._post)
 
     def handle_expect_100(self) -> bool:
-        """Ask for a large body at once; what is written else waits for the answer."""
+        """Ask for a large body at once; other output waits for the answer."""
         super().handle_expect_100()
         self.wfile.flush()
         return True
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse what is no HTTP request, or none that is served, in OpenAI's form too."""
+        """Refuse an invalid or unsupported HTTP request in OpenAI's form, too."""
         self.close_connection = True
         with contextlib.suppress(OSError):
             self._send(code, GatewayError(code, message or explain or "refused").body())
@@ -191,7 +190,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
         self._send(200, report or gateway.session(session_id, self._key(), opens=False).report())
 
     def _ended_report(self, session_id: str) -> dict[str, Any] | None:
-        """Return the report of the session of this key; None where it is not over."""
+        """Return the report of this key's session; None if it is not over."""
         key, report = self._owner.gateway.ended.get(session_id, ("", None))
         return report if secrets.compare_digest(key.encode(), self._key().encode()) else None
 
@@ -221,7 +220,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
             raise self._unknown_path()
 
     def _open(self, body: dict[str, Any]) -> None:
-        """Open a session with a key of its own."""
+        """Open a session with a new key."""
         seed, task = body.get("seed"), str(body.get("task") or "")[:200]
         if seed is not None and (type(seed) is not int or not 0 <= seed < 2**63):
             raise invalid_field("seed", f"got {seed!r:.60}, expected an integer")
@@ -242,12 +241,10 @@ class GatewayHandler(BaseHTTPRequestHandler):
         if request.stream:
             self._stream(session, request)
             return
-        answered = gateway.complete(session, request)
-        answer = chat_answer if request.is_chat else text_completion_body
-        self._send(200, answer(answered, gateway.template))
+        self._send(200, answer_body(gateway.complete(session, request), gateway.template))
 
     def _stream(self, session: GatewaySession, request: CompletionRequest) -> None:
-        """Send an answer as server-sent events; one whose calls are read comes as a whole."""
+        """Send an answer as server-sent events, in one piece if calls are read in it."""
         gateway = self._owner.gateway
         tokens: queue.SimpleQueue[Any] = queue.SimpleQueue()
         by_token = not request.reads_calls and not request.logprobs
@@ -267,7 +264,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
         with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(sampled)
             while (token := tokens.get()) is not _CHUNKED:
-                choice, number = token
+                choice, number, _ = token
                 first = not texts[choice].sent
                 if piece := texts[choice].push(number):
                     begun = begun or self._begin_stream()
@@ -281,8 +278,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
             else:
                 sent = [text.sent for text in texts]
                 answered = answer.result()
-                chunks = final_chat_chunks if request.is_chat else final_text_chunks
-                for chunk in chunks(answered, gateway.template, sent):
+                for chunk in final_chunks(answered, gateway.template, sent):
                     self._event({**chunk, "id": head["id"]})
         self._write_chunk(b"data: [DONE]\n\n")
         self._write_chunk(b"")
@@ -317,7 +313,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
             self._discard()
 
     def _discard(self) -> None:
-        """Read what the client still sends: a connection that is reset takes the answer along."""
+        """Read the rest of the client's request: a reset connection would lose the answer."""
         until = time.monotonic() + LINGER_S
         self.connection.settimeout(LINGER_S)
         self.connection.shutdown(socket.SHUT_WR)
@@ -325,7 +321,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
             pass
 
     def _body(self) -> dict[str, Any]:
-        """Return the JSON object that was sent; its length must be told once, and bounded."""
+        """Return the request's JSON object; its Content-Length must be given once, and bounded."""
         told = self.headers.get_all("Content-Length", [])
         if len(told) != 1 or not told[0].isdecimal() or "Transfer-Encoding" in self.headers:
             expected = "expected one number of bytes, and no Transfer-Encoding"
@@ -350,7 +346,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
         return body
 
     def _route(self) -> tuple[str, str]:
-        """Return the session of a request, and its path behind that."""
+        """Return the session of a request, and the rest of its path."""
         found = _PATH.fullmatch(urlsplit(self.path).path)
         rest = (found["rest"] or "") if found else ""
         session = found["session"] if found else None
@@ -360,7 +356,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
         return self.path.startswith("/s/")
 
     def _key(self) -> str:
-        """Return the bearer token of the request; "" where it has none."""
+        """Return the bearer token of the request; "" if it has none."""
         scheme, _, key = (self.headers.get("Authorization") or "").partition(" ")
         return key.strip() if scheme.lower() == "bearer" else ""
 

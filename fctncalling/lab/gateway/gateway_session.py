@@ -26,7 +26,6 @@ from fctncalling.lab.gateway.action_forest import (
     SampledAction,
     kept_actions,
     rewards_of_actions,
-    row_weight_versions,
     training_rows,
 )
 from fctncalling.lab.gateway.completion_request import CompletionRequest
@@ -48,7 +47,7 @@ class SessionTask:
 
 @dataclass
 class GatewaySession:
-    """State of a session; methods are called under its lock, which `report` takes itself."""
+    """State of a session; methods but `report` are called under its lock."""
 
     id: str
     key: str  # who may use it: the bearer token of its requests; "": whoever has none
@@ -89,7 +88,8 @@ class GatewaySession:
         self.began = self.last_used if self.began is None else self.began
         self.referred |= prompt.referred
         self.drift += prompt.drift
-        self.heard[number] = _after_last_answer(request.messages)
+        answers = [at for at, each in enumerate(request.messages) if each["role"] == "assistant"]
+        self.heard[number] = list(request.messages[max(answers, default=-1) + 1 :])
         for name in request.ignored:
             self.ignored[name] = self.ignored.get(name, 0) + 1
         return number
@@ -193,7 +193,7 @@ class GatewaySession:
         )
 
     def report(self) -> dict[str, Any]:
-        """Return what is known of the session, as JSON."""
+        """Return the state of the session as JSON."""
         with self.lock:
             kept = kept_actions(self.forest, self.referred)
             return {
@@ -201,19 +201,13 @@ class GatewaySession:
                 "requests": self.num_requests,
                 "actions": len(self.forest.actions),
                 "kept_actions": kept,
-                "rows": len(row_weight_versions(self.forest, kept)),
+                "rows": len(training_rows(self.forest, kept, {})),
                 "reward": sum(value for _, value in self.rewards) if self.rewards else None,
                 "ended": self.ended,
                 "invalid_reason": self.invalid_reason,
                 "drift": [each._asdict() for each in self.drift],
                 "ignored": dict(self.ignored),
             }
-
-
-def _after_last_answer(messages: Sequence[Message]) -> list[Message]:
-    """Return what a request says behind its last assistant message."""
-    answers = [index for index, each in enumerate(messages) if each["role"] == "assistant"]
-    return list(messages[max(answers, default=-1) + 1 :])
 
 
 EPISODES = Path("episodes", "train_000000.jsonl")
@@ -241,7 +235,7 @@ class SessionLog:
         self.drift: dict[str, int] = {}  # kind -> places
 
     def write(self, session: GatewaySession) -> None:
-        """Append a session that ended; OSError where that fails, and nothing is then written."""
+        """Append an ended session as one whole line, or none; OSError if that fails."""
         with session.lock:
             line = session_line(session, self._template)
         with self._lock:
@@ -265,14 +259,14 @@ class SessionLog:
             raise
 
     def summary(self) -> str:
-        """Return what was recorded, in a few lines."""
+        """Summarise the recorded sessions in a few lines."""
         lines = [f"{self.valid} sessions with a reward, {sum(self.invalid.values())} invalid"]
         lines += [f"  {count} invalid: {reason}" for reason, count in self.invalid.items()]
         lines += [f"  drift: {count} {kind}" for kind, count in sorted(self.drift.items())]
         return "\n".join(lines)
 
     def counts(self) -> dict[str, Any]:
-        """Return what was recorded, as JSON."""
+        """Return the counts of recorded sessions as JSON."""
         return {"valid": self.valid, "invalid": dict(self.invalid), "drift": dict(self.drift)}
 
     def close(self) -> None:
@@ -283,7 +277,7 @@ class SessionLog:
 
 
 def _end_last_line(path: Path) -> int:
-    """End a file's last line where a kill cut it; return how many bytes of it were removed.
+    """End a file's last line if a kill cut it; return the number of bytes removed.
 
     A line that is whole but for its newline is kept.
     """
@@ -310,7 +304,7 @@ def _end_last_line(path: Path) -> int:
 
 
 def belongs_to_another_command(folder: Path) -> bool:
-    """Whether a folder has what something else than a gateway wrote; a gateway's goes on."""
+    """Whether another command than a gateway wrote to a folder."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -327,7 +321,7 @@ def session_line(session: GatewaySession, template: ChatTemplate) -> dict[str, A
     line = episode_json(record, template.spell) | {"session": session.id, "seed": session.seed}
     line |= {"invalid_reason": record.invalid_reason} if record.invalid else {}
     return line | {
-        "row_versions": row_weight_versions(session.forest, kept),
+        "row_versions": [row.version for row in record.rows],
         "forest": [
             {
                 "action": action.number,

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.data.types import Call, FunctionDoc, Message
+from fctncalling.data.types import Call, FunctionDoc, Message, tool_call
 from fctncalling.data.unsafe_text import encodable_text
 from fctncalling.envs.handlers import DecodeError, Handler, bears_call, split_thought
 from fctncalling.envs.handlers.call_marks import MARK, is_opened
 from fctncalling.lab.gateway.action_forest import SampledAction
-from fctncalling.lab.gateway.chat_messages import canonical_arguments, message_key
-from fctncalling.lab.gateway.completion_request import CompletionRequest
+from fctncalling.lab.gateway.completion_request import (
+    CompletionRequest,
+    canonical_arguments,
+    message_key,
+)
 
 _ID_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ID_LENGTH = 9  # the one length that Mistral's templates take
@@ -32,11 +35,6 @@ class AnswerMessage(NamedTuple):
     has_unread_call: bool = False  # a call opens in it, and none can be read
 
 
-def _words_before_calls(text: str) -> str:
-    """Return what a message that calls says before its first call."""
-    return text[: next((mark.start() for mark in MARK.finditer(text) if is_opened(text, mark)), 0)]
-
-
 def answer_message(
     text: str,
     handler: Handler | None,
@@ -47,7 +45,7 @@ def answer_message(
     stop: str = "",
     header: str | None = "",
 ) -> AnswerMessage:
-    """Return the message of an action: `number` of a session, whose text is this.
+    """Return the message of an action: `number` of a session, with its text.
 
     handler: reads calls of `functions`; None where none are read. stop: the stop string that ended
     the action, which is left out, as is all behind it. header: of words, that the template writes;
@@ -62,12 +60,10 @@ def answer_message(
         message: dict[str, Any] = {"role": "assistant", "content": words, **apart}
         key = message_key({**message, "tool_calls": ()})
         return AnswerMessage(message, key, (), (), handler is not None and bears_call(shown))
-    before = encodable_text(_words_before_calls(rest).strip())
+    first = next((mark.start() for mark in MARK.finditer(rest) if is_opened(rest, mark)), 0)
+    before = encodable_text(rest[:first].strip())
     ids = tuple(_call_id(session, number, index) for index in range(len(calls)))
-    listed = [
-        {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-        for call_id, (name, arguments) in zip(ids, calls, strict=True)
-    ]
+    listed = [tool_call(call_id, *call) for call_id, call in zip(ids, calls, strict=True)]
     known: Message = {
         "content": before,
         "tool_calls": [
@@ -87,14 +83,11 @@ def _calls(
     """
     try:
         calls = tuple(handler.decode(text, functions))
-        return calls, [_as_json(call) for call in calls]
+        arguments = [json.dumps(dict(call.arguments), allow_nan=False) for call in calls]
+        names = [encodable_text(call.name) for call in calls]
+        return calls, list(zip(names, arguments, strict=True))
     except (DecodeError, TypeError, ValueError, RecursionError):
         return (), []
-
-
-def _as_json(call: Call) -> tuple[str, str]:
-    arguments = json.dumps(dict(call.arguments), allow_nan=False)
-    return encodable_text(call.name), arguments
 
 
 def _call_id(session: str, number: int, index: int) -> str:
@@ -105,20 +98,6 @@ def _call_id(session: str, number: int, index: int) -> str:
         value, place = divmod(value, len(_ID_CHARACTERS))
         letters += _ID_CHARACTERS[place]
     return letters
-
-
-def token_logprobs(texts: Sequence[str], logprobs: Sequence[float]) -> dict[str, Any]:
-    """Return log-probabilities of an action in the form of chat completions."""
-    content = [
-        {
-            "token": encodable_text(text),
-            "logprob": logprob,
-            "bytes": list(encodable_text(text).encode()),
-            "top_logprobs": [],
-        }
-        for text, logprob in zip(texts, logprobs, strict=True)
-    ]
-    return {"content": content, "refusal": None}
 
 
 @dataclass(frozen=True)
@@ -148,65 +127,73 @@ class AnsweredRequest:
             return "length"
         return "tool_calls" if self.messages[choice].calls else "stop"
 
-    def choices(self) -> Iterator[tuple[int, SampledAction, AnswerMessage]]:
-        """Yield the number, action and message of each choice."""
-        pairs = zip(self.actions, self.messages, strict=True)
-        yield from ((index, *pair) for index, pair in enumerate(pairs))
-
     def head(self, kind: str) -> dict[str, Any]:
         """Return the fields that every answer and chunk begins with."""
         return {"id": self.id, "object": kind, "created": int(time.time()), "model": self.model}
 
+    def logprobs(self, choice: int, template: ChatTemplate) -> dict[str, Any] | None:
+        """Return log-probabilities of a choice's tokens; None if nobody asked for them."""
+        if not self.request.logprobs:
+            return None
+        action = self.actions[choice]
+        texts = [encodable_text(template.spell([token])) for token in action.ids]
+        if not self.request.is_chat:
+            logprobs = list(action.logprobs)
+            return {"tokens": texts, "token_logprobs": logprobs, "top_logprobs": None}
+        content = [
+            {
+                "token": text,
+                "logprob": logprob,
+                "bytes": list(text.encode()),
+                "top_logprobs": [],
+            }
+            for text, logprob in zip(texts, action.logprobs, strict=True)
+        ]
+        return {"content": content, "refusal": None}
 
-def chat_answer(answered: AnsweredRequest, template: ChatTemplate) -> dict[str, Any]:
-    """Return the body that answers /v1/chat/completions."""
-    parts = [
-        {"message": answer.message, "logprobs": _chat_logprobs(answered, action, template)}
-        for _, action, answer in answered.choices()
-    ]
-    return _body(answered, "chat.completion", parts)
+
+def answer_body(answered: AnsweredRequest, template: ChatTemplate) -> dict[str, Any]:
+    """Return the body that answers /v1/chat/completions or /v1/completions."""
+    is_chat, choices = answered.request.is_chat, list[dict[str, Any]]()
+    for index, answer in enumerate(answered.messages):
+        said = {"message": answer.message} if is_chat else {"text": answer.message["content"]}
+        choice = {"index": index, **said, "logprobs": answered.logprobs(index, template)}
+        choice |= {"finish_reason": answered.finish_reason(index), **_unread_field(answer)}
+        if answered.request.return_token_ids:
+            choice["token_ids"] = list(answered.actions[index].ids)
+        choices.append(choice)
+    head = answered.head("chat.completion" if is_chat else "text_completion")
+    body = {**head, "choices": choices, "usage": answered.usage(), "session": answered.session}
+    if answered.request.return_token_ids:
+        body["prompt_token_ids"] = list(answered.prompt)
+    return body
 
 
-def text_completion_body(answered: AnsweredRequest, template: ChatTemplate) -> dict[str, Any]:
-    """Return the body that answers /v1/completions."""
-    parts = [
-        {"text": answer.message["content"], "logprobs": _text_logprobs(answered, action, template)}
-        for _, action, answer in answered.choices()
-    ]
-    return _body(answered, "text_completion", parts)
-
-
-def final_chat_chunks(
+def final_chunks(
     answered: AnsweredRequest, template: ChatTemplate, sent: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the last chunks of a stream; sent: text of each choice that went out before."""
-    kind = "chat.completion.chunk"
-    for index, action, answer in answered.choices():
-        delta: dict[str, Any] = {"role": "assistant"} if not sent[index] else {}
-        delta["content"] = (answer.message["content"] or "")[len(sent[index]) :] or None
-        if thought := answer.message.get("reasoning_content"):
-            delta["reasoning_content"] = thought
-        if answer.calls:
-            calls = answer.message["tool_calls"]
-            delta["tool_calls"] = [{"index": at, **each} for at, each in enumerate(calls)]
-        logprobs = _chat_logprobs(answered, action, template)
-        if any(delta.values()):
-            yield _chunk(answered, kind, index, {"delta": delta, "logprobs": logprobs}, None)
-        last = {"delta": {}, **_unread_field(answer)}
-        yield _chunk(answered, kind, index, last, answered.finish_reason(index))
-    yield from _usage_chunk(answered, kind)
-
-
-def final_text_chunks(
-    answered: AnsweredRequest, template: ChatTemplate, sent: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    """Yield the last chunks of a stream of raw text."""
-    kind = "text_completion"
-    for index, action, answer in answered.choices():
-        rest = {"text": answer.message["content"][len(sent[index]) :]}
-        rest["logprobs"] = _text_logprobs(answered, action, template)
-        yield _chunk(answered, kind, index, rest, answered.finish_reason(index))
-    yield from _usage_chunk(answered, kind)
+    is_chat = answered.request.is_chat
+    head = answered.head("chat.completion.chunk" if is_chat else "text_completion")
+    for index, answer in enumerate(answered.messages):
+        logprobs = answered.logprobs(index, template)
+        rest = (answer.message["content"] or "")[len(sent[index]) :]
+        if is_chat:
+            delta: dict[str, Any] = {} if sent[index] else {"role": "assistant"}
+            delta["content"] = rest or None
+            if thought := answer.message.get("reasoning_content"):
+                delta["reasoning_content"] = thought
+            if answer.calls:
+                calls = answer.message["tool_calls"]
+                delta["tool_calls"] = [{"index": at, **each} for at, each in enumerate(calls)]
+            if any(delta.values()):
+                yield _chunk(head, index, {"delta": delta, "logprobs": logprobs})
+            last = {"delta": {}, **_unread_field(answer)}
+        else:
+            last = {"text": rest, "logprobs": logprobs}
+        yield _chunk(head, index, last, answered.finish_reason(index))
+    if answered.request.include_usage:
+        yield {**head, "choices": [], "usage": answered.usage()}
 
 
 def text_chunk(head: dict[str, Any], index: int, text: str, *, first: bool) -> dict[str, Any]:
@@ -215,7 +202,7 @@ def text_chunk(head: dict[str, Any], index: int, text: str, *, first: bool) -> d
         part: dict[str, Any] = {"text": text, "logprobs": None}
     else:
         part = {"delta": {**({"role": "assistant"} if first else {}), "content": text}}
-    return {**head, "choices": [{"index": index, **part, "finish_reason": None}]}
+    return _chunk(head, index, part)
 
 
 def models_answer(name: str) -> dict[str, Any]:
@@ -224,53 +211,15 @@ def models_answer(name: str) -> dict[str, Any]:
     return {"object": "list", "data": [model]}
 
 
-def _body(answered: AnsweredRequest, kind: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
-    choices: list[dict[str, Any]] = [
-        {"index": index, **part, "finish_reason": answered.finish_reason(index)}
-        for index, part in enumerate(parts)
-    ]
-    for choice, answer in zip(choices, answered.messages, strict=True):
-        choice |= _unread_field(answer)
-    body = {**answered.head(kind), "choices": choices, "usage": answered.usage()}
-    body["session"] = answered.session
-    if answered.request.return_token_ids:
-        body["prompt_token_ids"] = list(answered.prompt)
-        for choice, action in zip(choices, answered.actions, strict=True):
-            choice["token_ids"] = list(action.ids)
-    return body
-
-
 def _unread_field(answer: AnswerMessage) -> dict[str, bool]:
-    """Return what stands beside OpenAI's fields where a call was tried, and broke."""
+    """Return the field beside OpenAI's of a call that was tried and cannot be read."""
     return {"unread_call": True} if answer.has_unread_call else {}
 
 
 def _chunk(
-    answered: AnsweredRequest, kind: str, index: int, part: dict[str, Any], reason: str | None
+    head: dict[str, Any], index: int, part: dict[str, Any], reason: str | None = None
 ) -> dict[str, Any]:
-    return {**answered.head(kind), "choices": [{"index": index, **part, "finish_reason": reason}]}
-
-
-def _usage_chunk(answered: AnsweredRequest, kind: str) -> Iterator[dict[str, Any]]:
-    if answered.request.include_usage:
-        yield {**answered.head(kind), "choices": [], "usage": answered.usage()}
-
-
-def _chat_logprobs(
-    answered: AnsweredRequest, action: SampledAction, template: ChatTemplate
-) -> dict[str, Any] | None:
-    if not answered.request.logprobs:
-        return None
-    return token_logprobs([template.spell([token]) for token in action.ids], action.logprobs)
-
-
-def _text_logprobs(
-    answered: AnsweredRequest, action: SampledAction, template: ChatTemplate
-) -> dict[str, Any] | None:
-    if not answered.request.logprobs:
-        return None
-    tokens = [encodable_text(template.spell([token])) for token in action.ids]
-    return {"tokens": tokens, "token_logprobs": list(action.logprobs), "top_logprobs": None}
+    return {**head, "choices": [{"index": index, **part, "finish_reason": reason}]}
 
 
 class TextStream:

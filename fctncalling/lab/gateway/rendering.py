@@ -1,4 +1,4 @@
-"""Rendering: the messages of a request as token ids, with the ids of what was sampled in them.
+"""Rendering: the messages of a request as token ids, sampled answers by their sampled ids.
 
 Wherever an assistant message is one that the policy sampled in this session, its own ids stand in
 the prompt, never its text encoded again. What the agent changed is text like any other: context.
@@ -6,21 +6,26 @@ the prompt, never its text encoded again. What the agent changed is text like an
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
+from operator import eq
 from typing import Any, NamedTuple
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.message_renderer import TemplateRefusal
-from fctncalling.data.types import Message
+from fctncalling.call_form import find_call_form
+from fctncalling.data.types import Call, FunctionDoc, Message, tool_call
+from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.prompting.prompts import system_prompt
 from fctncalling.lab.gateway.action_forest import ROOT, ActionForest, RowEnd, SampledAction
-from fctncalling.lab.gateway.chat_messages import ContextCallForm, message_key
-from fctncalling.lab.gateway.gateway_error import GatewayError
+from fctncalling.lab.gateway.completion_request import GatewayError, message_key
 from fctncalling.lab.gateway.openai_answers import AnswerMessage
 
 
 class PromptDrift(NamedTuple):
-    """Place where a request does not go on from what was sampled, and why."""
+    """Place at which a request leaves the sampled tokens, and why."""
 
     request: int
     message: int  # index in the request
@@ -29,7 +34,7 @@ class PromptDrift(NamedTuple):
 
 
 class RenderedPrompt(NamedTuple):
-    """Prompt of a request: its ids, what it refers to, and where it left what was sampled."""
+    """Prompt of a request: its ids, the actions in it, and its departures from sampled tokens."""
 
     ids: list[int]
     referred: set[int]  # actions that stand in it, as they were or changed
@@ -47,7 +52,7 @@ class AnsweredMessages:
     keys: dict[int, str] = field(default_factory=dict)
 
     def remember(self, number: int, answer: AnswerMessage, conversation: int) -> None:
-        """Remember what an action was answered as, and to which messages."""
+        """Remember the message of an action, and the conversation before it."""
         self.by_conversation.setdefault(conversation, []).append(number)
         self.by_key.setdefault(answer.key, []).append(number)
         self.keys[number] = answer.key
@@ -60,51 +65,26 @@ class AnsweredMessages:
         return [*found, *named]
 
     def referred_by_call(self, message: Message) -> list[int]:
-        """Return the actions whose calls a message has by their ids."""
+        """Return the actions with the call ids of a message."""
         ids = (call["id"] for call in message.get("tool_calls", ()))
         return [self.by_call[call_id] for call_id in ids if call_id in self.by_call]
 
 
-def render_messages(
-    messages: Sequence[Message],
-    opening: tuple[Sequence[Any], str],
-    request: int,
-    *,
-    template: ChatTemplate,
-    form: ContextCallForm,
-    forest: ActionForest,
-    answered: AnsweredMessages,
-) -> RenderedPrompt:
-    """Return the prompt of a conversation; opening: its tools and instructions."""
-    walk = _Walk(messages, opening, request, template, form, forest, answered)
-    try:
-        return walk.appended() if template.append_only else walk.rewritten()
-    except TemplateRefusal as error:
-        raise GatewayError(
-            400, f"messages: the model's chat template refuses them: {error}", param="messages"
-        ) from None
+@dataclass
+class MessageRendering:
+    """One pass over the messages of a request, which makes its prompt."""
 
+    messages: Sequence[Message]
+    tools: Sequence[Any]
+    request: int  # number
+    template: ChatTemplate
+    form: ContextCallForm
+    forest: ActionForest
+    answered: AnsweredMessages
 
-class _Walk:
-    """One pass over the messages of a request."""
-
-    def __init__(
-        self,
-        messages: Sequence[Message],
-        opening: tuple[Sequence[Any], str],
-        request: int,
-        template: ChatTemplate,
-        form: ContextCallForm,
-        forest: ActionForest,
-        answered: AnsweredMessages,
-    ) -> None:
-        self.messages = messages
-        self.shown = form.shown(messages)
-        self.opening = opening
-        self.request = request
-        self.template = template
-        self.forest = forest
-        self.answered = answered
+    def __post_init__(self) -> None:
+        self.shown = self.form.shown(self.messages)
+        self.opening = self.tools, self.form.instructions(self.tools)
         self.ids: list[int] = []
         self.end = ROOT  # of the last action in `ids` that goes on from those before it
         self.segment: list[Message] = []  # context that is not in `ids` yet
@@ -112,6 +92,14 @@ class _Walk:
         self.referred: set[int] = set()
         self.conversation = 0  # hash of the messages before
         self.found: list[tuple[int, Callable[[], PromptDrift]]] = []  # with the place in `ids`
+
+    def prompt(self) -> RenderedPrompt:
+        """Return the prompt; GatewayError if the chat template refuses the messages."""
+        try:
+            return self.appended() if self.template.append_only else self.rewritten()
+        except TemplateRefusal as error:
+            fault = f"messages: the model's chat template refuses them: {error}"
+            raise GatewayError(400, fault, param="messages") from None
 
     def appended(self) -> RenderedPrompt:
         """Return ids that are put together piece by piece: context, action, context, ..."""
@@ -152,7 +140,7 @@ class _Walk:
         return self._prompt(ids, 0)
 
     def _read(self) -> Iterator[tuple[int, Message, list[int]]]:
-        """Yield each message with the actions that it may be; note what was not sampled so."""
+        """Yield each message with the actions that it may be; note those not sampled."""
         for index, message in enumerate(self.messages):
             candidates = (
                 self.answered.echoed_actions(message) if message["role"] == "assistant" else []
@@ -163,7 +151,7 @@ class _Walk:
             self.conversation = hash((self.conversation, message["role"], message_key(message)))
 
     def _prompt(self, ids: list[int], covered: int) -> RenderedPrompt:
-        """Return the prompt; what drifted in the row that it goes on was told before."""
+        """Return the prompt, without drift that was reported for the row that it continues."""
         drift = [tell() for at, tell in self.found if at >= covered]
         return RenderedPrompt(ids, self.referred, drift, self.conversation)
 
@@ -207,12 +195,14 @@ class _Walk:
             self._note(index, "edited", lambda: self._edit(actions[0], message))
 
     def _edit(self, number: int, message: Message) -> str:
-        """Return how a message differs from the action that it was."""
-        difference = _difference(self.answered.keys.get(number, ""), message_key(message))
-        return f"action {number} was sampled otherwise: {difference}"
+        """Return how a message differs from the action that it was: the first place of it."""
+        sampled, sent = self.answered.keys.get(number, ""), message_key(message)
+        at = _num_common(sampled, sent)
+        part = slice(max(0, at - 10), at + 20)
+        return f"action {number} was sampled otherwise: {sampled[part]!r} became {sent[part]!r}"
 
     def _note(self, index: int, kind: str, why: Callable[[], str]) -> None:
-        """Note a drift; why: told only where it is new."""
+        """Note a drift; why: called only if the drift is new."""
         self.found.append((len(self.ids), lambda: PromptDrift(self.request, index, kind, why())))
 
 
@@ -220,22 +210,14 @@ def _agreement(ids: Sequence[int], sampled: Sequence[int]) -> str:
     return f"{_num_common(ids, sampled)} of {len(sampled)} tokens agree"
 
 
-def _difference(sampled: str, sent: str) -> str:
-    """Return the first place at which two messages differ, in a few words."""
-    at = _num_common(sampled, sent)
-    start = max(0, at - 10)
-    return f"{sampled[start : at + 20]!r} became {sent[start : at + 20]!r}"
-
-
 def _num_common(one: Sequence[Any], other: Sequence[Any]) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    return sum(takewhile(bool, map(eq, one, other)))
 
 
 def find_continued_action(
     prompt: str, template: ChatTemplate, forest: ActionForest
 ) -> tuple[SampledAction | None, str]:
-    """Return the action whose row a raw prompt goes on, and the text behind it."""
+    """Return the action that a raw prompt continues, and the text after it."""
     ends: dict[int | None, int] = {None: 0}  # action -> where its row ends, in tokens
     for action in forest.actions:
         ends[action.number] = ends[action.parent] + len(action.context) + len(action.ids)
@@ -244,3 +226,81 @@ def find_continued_action(
         if prompt.startswith(row):
             return forest.actions[forest.firsts[action.number]], prompt[len(row) :]
     return None, prompt
+
+
+class ContextCallForm:
+    """Form of calls in context messages: the chat template's, or text if it shows none."""
+
+    def __init__(self, template: ChatTemplate, handler: str = "auto", style: str = "bfcl") -> None:
+        """handler: name of the form that calls are read in; style: of docs in instructions."""
+        self._template = template
+        self._style = style
+        self.call_form = find_call_form(template)
+        own = self.call_form.handler_name if handler == "auto" else handler
+        self.handler = get_handler(own)
+        self.writes_calls = template.renderer.shows_calls
+
+    def shown(self, messages: Sequence[Message]) -> list[Message]:
+        """Return messages as the template is given them.
+
+        A result gets the name of the function whose call it answers where the template fails on
+        one without.
+        """
+        names = {
+            call["id"]: call["name"] for each in messages for call in each.get("tool_calls", ())
+        }
+        shown = []
+        for message in messages:
+            answered = names.get(message.get("tool_call_id", ""))
+            if answered is not None and self._template.renderer.needs_names:
+                message = {"name": answered, **message}
+            shown.append(self._with_calls(message) if message.get("tool_calls") else message)
+        return shown
+
+    def _with_calls(self, message: Message) -> Message:
+        calls = message["tool_calls"]
+        if self.writes_calls:
+            return {**message, "tool_calls": [_openai_call(call) for call in calls]}
+        rest = {name: value for name, value in message.items() if name != "tool_calls"}
+        return {**rest, "content": f"{message['content']}{self._written(calls)}"}
+
+    def instructions(self, tools: Sequence[Any]) -> str:
+        """Return the system text that describes tools if the template takes none."""
+        if self._template.takes_tools or not tools:
+            return ""
+        docs = function_docs(tools)
+        return system_prompt(docs, self.handler, many_turns=True, style=self._style)
+
+    def _written(self, calls: Sequence[dict[str, str]]) -> str:
+        try:
+            written = []
+            for call in calls:
+                arguments = json.loads(call["arguments"])
+                arguments = arguments if isinstance(arguments, dict) else {"value": arguments}
+                written.append(Call(call["name"], arguments))
+            return self.handler.render(written)
+        except (ValueError, TypeError):  # what the form cannot say
+            return json.dumps([_openai_call(call)["function"] for call in calls])
+
+
+def _openai_call(call: dict[str, str]) -> dict[str, Any]:
+    try:
+        arguments: Any = json.loads(call["arguments"])
+    except (ValueError, RecursionError):
+        arguments = call["arguments"]
+    return tool_call(call["id"], call["name"], arguments)
+
+
+def function_docs(tools: Sequence[Any]) -> list[FunctionDoc]:
+    """Return the docs of the functions that tools are, in OpenAI's form."""
+    functions = (tool["function"] for tool in tools)
+    return [
+        FunctionDoc(
+            each["name"],
+            str(each.get("description") or ""),
+            parameters
+            if isinstance(parameters := each.get("parameters"), dict)
+            else {"type": "dict", "properties": {}},
+        )
+        for each in functions
+    ]

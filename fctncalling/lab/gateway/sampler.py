@@ -20,7 +20,7 @@ IDLE_WAIT_S = 0.05  # how long the sampler sleeps at most before it looks whethe
 
 @dataclass
 class SamplingJob:
-    """An action to sample behind token ids; `answer` is set to it, or to why there is none."""
+    """An action to sample after token ids; `answer` is set to it, or to an error."""
 
     ids: list[int]
     owner: str  # whose rows may go on in one slot: the session
@@ -63,7 +63,7 @@ class Sampler:
         return job.answer
 
     def wake(self) -> None:
-        """Let `run` look at once whether it is to end."""
+        """Wake `run` to check at once whether to end."""
         self._inbox.put(None)
 
     def run(self, engine: Engine, over: Callable[[], bool]) -> None:
@@ -92,7 +92,7 @@ class Sampler:
         self._fail_all([], EngineError("the gateway is closing"))
 
     def _collect(self, *, wait: bool) -> None:
-        """Take what came in; wait for something where nothing runs."""
+        """Take the submitted jobs; wait for one if nothing runs."""
         try:
             job = self._inbox.get(timeout=IDLE_WAIT_S) if wait else self._inbox.get_nowait()
             while True:
@@ -135,7 +135,7 @@ class Sampler:
 
     @staticmethod
     def _new_ids(engine: Engine, held_slot: _HeldSlot, job: SamplingJob) -> list[int]:
-        """Return what the slot has to read; it is cleared first where it holds something else."""
+        """Return the ids not cached yet; clear the slot on a mismatch."""
         if _goes_on(held_slot, job):
             return job.ids[len(held_slot.held) :]
         if isinstance(engine, GenerationEngine):
@@ -166,7 +166,7 @@ class Sampler:
                 _answer(job, action if action.failure is None else action.failure)
 
     def _fail_all(self, slots: Sequence[_HeldSlot], error: EngineError) -> None:
-        """Fail what runs, what waits, and what has come in."""
+        """Fail all running, waiting and submitted jobs."""
         self._collect(wait=False)
         jobs = [held_slot.job for held_slot in slots if held_slot.job is not None]
         for job in (*jobs, *self._waiting):
@@ -188,14 +188,14 @@ def _answer(job: SamplingJob, answer: Action | EngineError) -> None:
 
 
 def _goes_on(held_slot: _HeldSlot, job: SamplingJob) -> bool:
-    """Whether a slot holds a beginning of what a job reads, and draws from the same stream."""
+    """Whether a slot holds a prefix of a job's ids, and draws from the same stream."""
     held = len(held_slot.held)
     own = held_slot.owner == job.owner and held_slot.stream is job.stream
     return own and 0 < held < len(job.ids) and held_slot.held == job.ids[:held]
 
 
 def _best_slot(free: Sequence[_HeldSlot], job: SamplingJob) -> _HeldSlot:
-    """Return the free slot that holds most of what a job reads, else the one unused longest."""
+    """Return the free slot with the longest prefix of a job's ids, else the one unused longest."""
     fitting = [held_slot for held_slot in free if _goes_on(held_slot, job)]
     if fitting:
         return max(fitting, key=lambda held_slot: len(held_slot.held))

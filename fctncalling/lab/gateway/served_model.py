@@ -1,4 +1,4 @@
-"""ServedModel: the model that vLLM servers hold anyway, sampled from as it is."""
+"""ServedModel: sampling from the model that vLLM servers have loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fctncalling.training.run_config import RunConfig
 
 
 class ServedModel:
-    """Model that `VllmServers` asks for in place of published weights: nothing is loaded."""
+    """Model of `VllmServers` in place of published weights, without loading any."""
 
     def __init__(self, servers: VllmServers) -> None:
         self._models: dict[str, str] = {}  # a server's address -> the name of its model
@@ -34,7 +34,7 @@ class ServedModel:
 
 
 def served_engine(url: str, template: ChatTemplate, max_new_tokens: int) -> VllmEngine:
-    """Return an engine over vLLM servers; SettingError where none answers.
+    """Return an engine over vLLM servers; SettingError if none answers.
 
     ValueError where a server tells log-probabilities that it does not sample with.
     """

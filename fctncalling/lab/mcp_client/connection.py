@@ -24,14 +24,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from fctncalling.envs.errors import MissingExtra, import_extra
-from fctncalling.lab.mcp_client.address import McpAddress
+from fctncalling.lab.mcp_client.address import McpAddress, ServerFolder
 from fctncalling.lab.mcp_client.guard import (
     ERROR_BYTES,
     MAX_LINE_BYTES,
     TOO_LONG,
     weighted_message_bytes,
 )
-from fctncalling.lab.mcp_client.server_folder import ServerFolder
 from fctncalling.lab.mcp_client.tool_docs import ListedTool
 
 START_TIMEOUT_S = 120.0

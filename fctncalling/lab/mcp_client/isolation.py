@@ -30,7 +30,7 @@ CURE = (
 
 
 def isolation_notes(classes: Mapping[str, Any], tasks: Iterable[Task]) -> list[str]:
-    """Describe what episodes of MCP servers share, and what changes by itself.
+    """Describe state that episodes of MCP servers share, and results that change by themselves.
 
     `classes`: name -> "mcp:COMMAND" or the class of a server.
     """
@@ -127,7 +127,7 @@ def _quick_ones(instance: McpInstance, calls: Sequence[Call]) -> list[Call]:
 
 
 def _folders(value: Any) -> list[str]:
-    """Return a text and, if it is a path, its folder."""
+    """Return a text and, for a path, its folder."""
     if not isinstance(value, str):
         return []
     return [value, value.rpartition("/")[0]] if "/" in value.strip("/") else [value]

@@ -138,7 +138,9 @@ class McpServer(ToolServer):
 
     def another(self) -> McpServer:
         """Return an equal server, which starts with its first call."""
-        return _restored(self.address, self._keywords, self._listed)
+        server = McpServer.__new__(McpServer)
+        server.__setstate__(self.__getstate__())
+        return server
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Call a function by the server's name; return the result text.
@@ -154,7 +156,9 @@ class McpServer(ToolServer):
         try:
             return connection.call(name, sound, self._keywords["timeout_s"])
         except McpFailure as error:
-            self._retire(connection)
+            with self._lock:  # no further call on it
+                if self._connection is connection:
+                    self._connection = None
             raise InfrastructureError(f"{self.address.text}, tool {name}: {error}") from error
         finally:
             self._release(connection)
@@ -202,12 +206,6 @@ class McpServer(ToolServer):
         self._num_failures = 0
         return connection
 
-    def _retire(self, connection: Connection) -> None:
-        """Accept no further call on a connection that failed."""
-        with self._lock:
-            if self._connection is connection:
-                self._connection = None
-
     def _release(self, connection: Connection) -> None:
         """End a call; the last one of a retired connection closes it, in another thread.
 
@@ -223,23 +221,17 @@ class McpServer(ToolServer):
             self._closing.append(threading.Thread(target=connection.close, daemon=True))
             self._closing[-1].start()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.address, self._keywords, self._listed)
+    def __getstate__(self) -> tuple[McpAddress, dict[str, Any], list[ListedTool]]:
+        return self.address, self._keywords, self._listed
+
+    def __setstate__(self, state: tuple[McpAddress, dict[str, Any], list[ListedTool]]) -> None:
+        """Take over an equal server's tools; this one starts with its first call."""
+        self.address, self._keywords, listed = state
+        self._reset()
+        self._offer(listed)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> McpServer:
         return self
-
-
-def _restored(
-    address: McpAddress, keywords: dict[str, Any], listed: Sequence[ListedTool]
-) -> McpServer:
-    """Unpickle a server in another process; it starts with the first call."""
-    server = McpServer.__new__(McpServer)
-    server.address = address
-    server._keywords = keywords
-    server._reset()
-    server._offer(listed)
-    return server
 
 
 class RemoteFunction:

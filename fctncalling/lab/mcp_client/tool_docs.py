@@ -70,7 +70,9 @@ def _function(tool: ListedTool, prefix: str) -> McpFunction:
     properties: dict[str, Any] = {}
     names: dict[str, str] = {}
     for parameter, inner in schemas.items() if isinstance(schemas, Mapping) else ():
-        name = _free_name(_identifier(str(parameter)), names)
+        name = _identifier(str(parameter))
+        while name in names:
+            name += "_"
         names[name] = str(parameter)
         tree: dict[str, Any] = {}
         with suppress(SpecificationError):
@@ -87,12 +89,6 @@ def _function(tool: ListedTool, prefix: str) -> McpFunction:
 def _identifier(name: str) -> str:
     word = re.sub(r"[^A-Za-z0-9_]", "_", name)[:MAX_NAME] or "_"
     return f"_{word}" if word[0].isdigit() else word
-
-
-def _free_name(name: str, taken: Mapping[str, str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
 
 
 def _text(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,19 +56,23 @@ def measure_episode_lengths(config: TrainConfig, run_config: RunConfig) -> Episo
             return None
         setup = make_task_setup(config, run_config)
         try:
-            played = _played(run_config, setup, template)
+            assert setup.make_env_over is not None
+            handler = "" if run_config.handler == "auto" else run_config.handler
+            tasks = _chosen(setup.training_tasks)
+            played = play_ground_truths(tasks, setup.make_env_over, template, handler, UNBOUNDED)
         except SettingError:  # no truth that can be played
             return None
     rows = [row for episode in played for row in episode.rows if any(row.acted)]
     if not rows:
         return None
     prompts = [row.ids[: row.acted.index(True)] for row in rows]
+    is_shared = (len(set(column)) == 1 for column in zip(*prompts, strict=False))
     longest = max(len(row.ids) for row in rows)
     usual = played[NUM_LONGEST:] or played
     answer = _mean_sum(usual, lambda row: sum(row.acted))
     return EpisodeLengths(
         demonstration=longest,
-        shared=_common_length(prompts),
+        shared=sum(takewhile(bool, is_shared)),
         prompt=max(map(len, prompts)),
         episode=longest + config.max_new_tokens,
         num_held_out=len(setup.held_out_ids),
@@ -84,7 +89,7 @@ def _mean_sum(episodes: Sequence[EpisodeRecord], number: Callable[[TokenRecord],
 
 
 def _num_demonstrations(config: TrainConfig, setup: TaskSetup) -> int | None:
-    """Count the demonstrations of the supervised stage; None where that needs their reading."""
+    """Count the demonstrations of the supervised stage; None if that needs reading them."""
     if config.sft_episodes is not None:
         return None
     if config.sft_tasks in (None, DATASET):
@@ -95,13 +100,6 @@ def _num_demonstrations(config: TrainConfig, setup: TaskSetup) -> int | None:
     return sum(1 for _ in iter_tasks(path))
 
 
-def _common_length(prompts: Sequence[Sequence[int]]) -> int:
-    """Return the length in tokens of the prompts' common prefix."""
-    shortest = min(map(len, prompts))
-    columns = enumerate(zip(*prompts, strict=False))
-    return next((number for number, column in columns if len(set(column)) > 1), shortest)
-
-
 def _template(config: TrainConfig, run_config: RunConfig) -> ChatTemplate:
     from transformers import AutoTokenizer
 
@@ -109,16 +107,6 @@ def _template(config: TrainConfig, run_config: RunConfig) -> ChatTemplate:
     if not tokenizer.encode("a b", add_special_tokens=False):
         raise ValueError("an empty tokenizer, which transformers makes up where there is no file")
     return load_template(tokenizer, run_config.chat_template)
-
-
-def _played(
-    run_config: RunConfig, setup: TaskSetup, template: ChatTemplate
-) -> Sequence[EpisodeRecord]:
-    """Play the ground truths of some training tasks, the longest among them."""
-    assert setup.make_env_over is not None
-    handler = "" if run_config.handler == "auto" else run_config.handler
-    chosen = _chosen(setup.training_tasks)
-    return play_ground_truths(chosen, setup.make_env_over, template, handler, UNBOUNDED)
 
 
 def _chosen(tasks: Sequence[Task]) -> list[Task]:

@@ -1,9 +1,10 @@
 """Memory plan of a run: bytes of each phase, from the policy's sizes and the settings.
 
-What is left out: environments and tools (processes of their own), rollout workers and vLLM servers,
-texts and token records of the episodes, what another program takes meanwhile, attention
-implementations that keep a matrix of scores, and mixture-of-experts layers, whose tokens are taken
-to pass through all experts' weights.
+Numbers are fp32 (4 bytes) on a CPU. Passes that compute in bfloat16 hold half of that for each
+activation, and a cast copy of the weights; no GPU was at hand to check those. Left out are
+environments and tools (other processes), rollout workers and vLLM servers, texts and token records
+of the episodes, other programs, attention implementations that keep a matrix of scores, and
+mixture-of-experts layers: tokens are taken to pass through all experts' weights.
 """
 
 from __future__ import annotations
@@ -13,16 +14,60 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from fctncalling.algorithms.config import SettingError, TrainConfig, resolve_device
+from fctncalling.algorithms.policy.actor_critic import MAX_LOGITS
+from fctncalling.algorithms.policy.gradient_checkpointing import BYTES_A_TRIM
 from fctncalling.algorithms.policy.precision import compute_dtype
-from fctncalling.lab.memory_plan import terms
 from fctncalling.lab.memory_plan.episode_lengths import EpisodeLengths
-from fctncalling.lab.memory_plan.policy_sizes import BYTES_FP32, PolicySizes, policy_sizes
+from fctncalling.lab.memory_plan.policy_sizes import (
+    BYTES_FP32,
+    LayerWidths,
+    PolicySizes,
+    policy_sizes,
+)
+
+ADAMW_MOMENTS = 2
+LIVE_LOGITS = 4  # arrays of one chunk's logits that exist at once, in the backward pass
+STEP_ARRAYS = 2  # arrays of the largest weight's size that AdamW makes
+MAX_SCORES_BYTES = 3 * 2**22 * BYTES_FP32  # of the rollout's attention, see generation/kv_cache.py
+CACHE_GROWTH = 1.8  # a growing cache: the new buffers, and the old ones a fourth smaller
+MAX_REDUCE_BYTES = 2**26 * BYTES_FP32  # of gradients that processes add up at once
+# Memory that malloc holds in pieces, measured. Where passes trim the heap, of the arrays of the
+# layers between two trims; adapted layers make more arrays for each one that stays.
+TRIMMED_SHARE = 1.0
+TRIMMED_ADAPTER_SHARE = 2.5
+# Where they do not, of all but weights, and with adapters of activations on top.
+ALLOCATOR_SHARE = 0.35
+ADAPTER_SHARE = 1.2
+
+
+def saved_activation_count(layer: LayerWidths, *, shared: bool) -> int:
+    """Return how many numbers of a token autograd keeps of a Llama layer, for the backward pass:
+
+        6 H           input, normed, scaled; the same before the feed-forward
+        3 Q           queries, attention outputs by block and joined
+        2 Q (or 2 K)  keys and values, repeated for all heads (shared: not repeated)
+        4 I           gate, its SiLU, up, their product
+        2 + heads     scales of norms, log-sum-exps
+
+    H hidden size, Q heads * head size, K key heads * head size, I feed-forward. With LoRA the
+    frozen norms keep 2 H less, and each adapted layer keeps its rank. Qwen3's norms of heads keep
+    2 (Q + K) more, frozen ones half of that. Another family: 4 H, and inputs and outputs of its
+    linear layers.
+    """
+    if layer.other_widths:
+        return 4 * layer.hidden + layer.other_widths + layer.lora_rank
+    keys = layer.keys if shared else layer.queries
+    norms = 6 * layer.hidden if not layer.lora_rank else 4 * layer.hidden
+    heads = (2 - bool(layer.lora_rank)) * (layer.queries + layer.keys) * layer.normed_heads
+    attention = 3 * layer.queries + 2 * keys + heads
+    return norms + attention + 4 * layer.inner + 2 + layer.heads + layer.lora_rank
 
 
 class MemoryTerm(NamedTuple):
@@ -198,24 +243,22 @@ def make_plan(
     batch = largest_pass(config, sizes, count)
     on_cpu = device.type == "cpu"
     prompt = lengths.prompt if lengths else None
-    phases = memory_phases(
-        config, sizes, batch, count=count, width=width, on_cpu=on_cpu, prompt=prompt
-    )
+    memory_of = RunMemory(config, sizes, batch, count, width, on_cpu, prompt)
+    phases = memory_of.phases()
     if config.sft_tasks or config.sft_episodes:
         taught, batch_taught = _supervised_pass(config, sizes, batch, lengths)
-        _, update, step = memory_phases(
-            taught, sizes, batch_taught, count=count, width=width, on_cpu=on_cpu
-        )[:3]
+        of_stage = dataclasses.replace(memory_of, config=taught, batch=batch_taught, prompt=None)
+        _, update, step = of_stage.phases()[:3]
         if not config.num_updates:
             batch, phases = batch_taught, (phases[0], step, *phases[3:])
         phases = (phases[0], update._replace(name="supervised stage"), *phases[1:])
     plan = MemoryPlan(sizes, device.type, phases, libraries, local, available, batch, None)
-    largest = _largest_microbatch(plan, config, count, width, prompt)
+    largest = _largest_microbatch(plan, memory_of)
     return plan._replace(largest_microbatch=largest)
 
 
 def with_expected_lengths(config: TrainConfig, lengths: EpisodeLengths | None) -> TrainConfig:
-    """Limit the settings' episode length and held-out tasks to what is expected."""
+    """Limit the settings' episode length and held-out tasks to the expected numbers."""
     if lengths is None:
         return config
     return dataclasses.replace(
@@ -272,144 +315,162 @@ def longest_row(config: TrainConfig, sizes: PolicySizes) -> int:
     return joined * config.max_episode_tokens
 
 
-def memory_phases(
-    config: TrainConfig,
-    sizes: PolicySizes,
-    batch: MicrobatchSize,
-    *,
-    count: int = 1,
-    width: int = BYTES_FP32,
-    on_cpu: bool = True,
-    prompt: int | None = None,
-) -> tuple[MemoryPhase, ...]:
-    """Return the memory of each phase in one of `count` processes; pure arithmetic.
+@dataclass(frozen=True)
+class RunMemory:
+    """Memory of a run in one of `count` processes, phase by phase; pure arithmetic.
 
-    prompt: tokens of the longest prompt; none: of the longest episode.
+    width: bytes of a number in a pass. prompt: tokens of the longest prompt; none: of the longest
+    episode.
     """
-    shares = count if config.fsdp else 1
-    flags = "--model_name_or_path, --critic"
-    weights = [MemoryTerm("weights", sizes.weight_bytes // shares, flags)]
-    cast = MemoryTerm("weights cast", sizes.cast_bytes // shares, "--compute_dtype")  # in a pass
-    moments = MemoryTerm("optimiser", terms.optimiser_bytes(sizes) // shares, "--lora_r, --fsdp")
-    gradients = MemoryTerm("gradients", terms.gradient_bytes(sizes) // shares, "--lora_r, --fsdp")
-    held = [*weights, moments]
-    if shares > 1:
-        held.append(MemoryTerm("gathered shards", terms.fsdp_gathered_bytes(sizes), "--fsdp"))
-    passes = _update_passes(config, sizes, batch, width)
-    before = [] if batch.is_only_one else [gradients]
-    output = MemoryTerm("output gradient", terms.output_gradient_bytes(sizes), "the vocabulary")
-    update = MemoryPhase("update", (*held, cast, *before, *passes, output))
-    if on_cpu:  # CUDA's cache is not in max_memory_allocated
-        update = _with_slack(update, config, sizes, batch, width)
-    step_terms = [*held, gradients, MemoryTerm("step", terms.optimiser_step_bytes(sizes) // shares)]
-    if count > 1 and shares == 1:
-        joined = min(gradients.num_bytes, terms.MAX_REDUCE_BYTES + 4 * sizes.largest_trained)
-        step_terms[-1] = MemoryTerm("step", max(joined, step_terms[-1].num_bytes))
-    step = MemoryPhase("optimiser step", tuple(step_terms))
-    # without updates none of its moments are there before or after the supervised stage
-    beside = [*weights, moments] if config.num_updates else weights
-    phases = [_rollout_phase(config, sizes, beside, count, width, prompt), update, step]
-    if shares > 1:  # a checkpoint is written from whole tensors
-        whole = sizes.policy_weight_bytes + terms.optimiser_bytes(sizes)
-        phases.append(MemoryPhase("checkpoint", (*held[:-1], MemoryTerm("whole tensors", whole))))
-    return tuple(phases)
+
+    config: TrainConfig
+    sizes: PolicySizes
+    batch: MicrobatchSize
+    count: int = 1
+    width: int = BYTES_FP32
+    on_cpu: bool = True
+    prompt: int | None = None
+
+    def phases(self) -> tuple[MemoryPhase, ...]:
+        """Return the phases: rollout, update, optimiser step, and with FSDP a checkpoint."""
+        config, sizes = self.config, self.sizes
+        shares = self.count if config.fsdp else 1
+        gradient_bytes = BYTES_FP32 * sizes.num_trained
+        moment_bytes = ADAMW_MOMENTS * gradient_bytes
+        flags = "--model_name_or_path, --critic"
+        weights = [MemoryTerm("weights", sizes.weight_bytes // shares, flags)]
+        cast = MemoryTerm("weights cast", sizes.cast_bytes // shares, "--compute_dtype")
+        moments = MemoryTerm("optimiser", moment_bytes // shares, "--lora_r, --fsdp")
+        gradients = MemoryTerm("gradients", gradient_bytes // shares, "--lora_r, --fsdp")
+        held = [*weights, moments]
+        if shares > 1:  # the embedding with what is in no layer, and two layers, with gradients
+            layers = sizes.num_layers * sizes.num_backbones * sizes.layer_weights
+            gathered = max(0, sizes.num_weights - layers) + 2 * sizes.layer_weights
+            held.append(MemoryTerm("gathered shards", BYTES_FP32 * 2 * gathered, "--fsdp"))
+        before = [] if self.batch.is_only_one else [gradients]
+        update = [*held, cast, *before, *self._passes()]
+        if self.on_cpu:  # CUDA's cache is not in max_memory_allocated
+            update.append(self._allocator(update))
+        step_bytes = STEP_ARRAYS * BYTES_FP32 * sizes.largest_trained // shares
+        if self.count > 1 and shares == 1:
+            reduced = min(gradient_bytes, MAX_REDUCE_BYTES + 4 * sizes.largest_trained)
+            step_bytes = max(step_bytes, reduced)
+        step = (*held, gradients, MemoryTerm("step", step_bytes))
+        # without updates none of its moments are there before or after the supervised stage
+        beside = [*weights, moments] if config.num_updates else weights
+        phases = [
+            MemoryPhase("rollout", (*beside, *self._rollout())),
+            MemoryPhase("update", tuple(update)),
+            MemoryPhase("optimiser step", step),
+        ]
+        if shares > 1:  # a checkpoint is written from whole tensors
+            whole = MemoryTerm("whole tensors", sizes.policy_weight_bytes + moment_bytes)
+            phases.append(MemoryPhase("checkpoint", (*held[:-1], whole)))
+        return tuple(phases)
+
+    @property
+    def layer_bytes(self) -> int:
+        """Bytes that a pass over the microbatch saves of one layer for the backward pass."""
+        numbers = saved_activation_count(self.sizes.layer, shared=self.batch.shared)
+        return self.batch.tokens * numbers * self.width
+
+    def activation_bytes(self) -> int:
+        """Return the bytes that the passes over a microbatch save for the backward pass.
+
+        Those of all layers of each backbone. Checkpointing keeps of a layer its input, output and
+        log-sum-exps of its attention; on a tree, computed in parts, most tokens have two of these.
+        Then the biases of attention, row * row / 2, once for each backbone (rows of our own forward
+        with more than one block; trees have small ones).
+        """
+        sizes, batch, layer = self.sizes, self.batch, self.sizes.layer
+        saved = self.layer_bytes
+        if self.config.gradient_checkpointing:
+            kept = layer.hidden + (1 + batch.shared) * (layer.queries + layer.heads)
+            saved = batch.tokens * kept * self.width
+        has_bias = sizes.own_forward and not batch.shared
+        bias = batch.row * batch.row / 2 * BYTES_FP32 if has_bias else 0
+        return int(sizes.num_backbones * (saved * sizes.num_layers + bias))
+
+    def _passes(self) -> list[MemoryTerm]:
+        """Return the terms of the largest forward and backward pass."""
+        sizes, tokens, layer = self.sizes, self.batch.tokens, self.sizes.layer
+        # arrays (positions, vocabulary) of one chunk; they do not meet one layer's gradients
+        chunk = min(tokens * sizes.vocabulary, max(MAX_LOGITS, sizes.vocabulary))
+        # of the feed-forward's three arrays, and of four of the hidden size
+        gradients = tokens * (3 * layer.inner + 4 * layer.hidden) * self.width
+        gradients += self.layer_bytes if self.config.gradient_checkpointing else 0
+        logits = max(LIVE_LOGITS * chunk * BYTES_FP32, gradients)
+        # of an output layer tied to the embedding, held apart until the backward pass ends
+        output = BYTES_FP32 * sizes.vocabulary * layer.hidden if sizes.tied else 0
+        flags = "--max_microbatch_tokens, --gradient_checkpointing"
+        return [
+            MemoryTerm("activations", self.activation_bytes(), flags),
+            MemoryTerm("logits or one layer", logits, "--max_microbatch_tokens"),
+            MemoryTerm("output gradient", output, "the vocabulary"),
+        ]
+
+    def _allocator(self, update: Sequence[MemoryTerm]) -> MemoryTerm:
+        """Return the free but fragmented blocks that malloc holds in an update.
+
+        Other phases have none to speak of: they make few small things that stay. If the heap is not
+        trimmed, a share of all but weights, and of activations with adapters. Else a share of the
+        layers between two trims, with adapters whose layers are not computed again a larger one;
+        with checkpointing half a layer more, for what its second pass makes.
+        """
+        config, sizes = self.config, self.sizes
+        recomputed = config.gradient_checkpointing
+        moving = sum(term.num_bytes for term in update if term.name != "weights")
+        adapted = bool(config.lora_r) and not recomputed
+        held = int(ALLOCATOR_SHARE * moving + adapted * ADAPTER_SHARE * self.activation_bytes())
+        if sizes.own_forward or recomputed:  # passes that trim the heap
+            trim = -(-BYTES_A_TRIM // (self.batch.tokens * sizes.layer.hidden * self.width))
+            num_layers = min(sizes.num_layers, trim) + recomputed / 2
+            own_adapters = sizes.layer.lora_rank and not recomputed
+            share = TRIMMED_ADAPTER_SHARE if own_adapters else TRIMMED_SHARE
+            held = min(held, int(share * num_layers * self.layer_bytes))
+        return MemoryTerm("allocator", held, "--max_microbatch_tokens")
+
+    def _rollout(self) -> list[MemoryTerm]:
+        """Return the terms of a rollout: decoder copies, largest cache and a pass."""
+        config, sizes, layer = self.config, self.sizes, self.sizes.layer
+        if config.rollout_engine != "local":
+            return []
+        # With --num_updates 0 only evaluations play: demonstrations are written, not sampled.
+        played = config.episodes_per_update if config.num_updates else 0
+        episodes = max(played, config.eval_episodes)
+        slots = min(config.n_rollout_threads, -(-episodes // self.count))
+        engines = sizes.num_roles if config.role_adapters else 1  # each with caches of its own
+        tokens = engines * slots * config.max_episode_tokens
+        # in the tree of prompts that were read: as many as the slots hold
+        prefixes = engines * slots * min(self.prompt or tokens, config.max_episode_tokens)
+        if config.max_cache_tokens is not None:
+            tokens = min(tokens, config.max_cache_tokens)
+            prefixes = 0  # of the same budget
+        a_token = sizes.num_layers * 2 * layer.keys * self.width  # keys and values
+        # the wider of two layers' arrays, attention scores, three arrays of logits of all slots
+        numbers = 4 * layer.hidden + 4 * layer.inner + 2 * layer.queries
+        read = min(PREFILL_TOKENS, tokens) * numbers * self.width
+        passes = read + MAX_SCORES_BYTES + 3 * slots * sizes.vocabulary * BYTES_FP32
+        flags = "--n_rollout_threads, --max_episode_tokens, --max_cache_tokens"
+        terms = [
+            MemoryTerm("decoder's copies", engines * sizes.copied_bytes, "--compute_dtype"),
+            MemoryTerm("KV cache", int(tokens * a_token * CACHE_GROWTH), flags),
+            MemoryTerm("prefix tree", prefixes * a_token, "--max_cache_tokens"),
+            MemoryTerm("pass", passes, "--n_rollout_threads"),
+        ]
+        if config.fsdp and self.count > 1:
+            terms.append(MemoryTerm("whole weights", sizes.gathered_bytes, "--fsdp"))
+        return terms
 
 
-def _with_slack(
-    phase: MemoryPhase, config: TrainConfig, sizes: PolicySizes, batch: MicrobatchSize, width: int
-) -> MemoryPhase:
-    """Add the free but fragmented blocks of malloc to an update's memory.
-
-    Other phases have none to speak of: they make few small things that stay.
-    """
-    recomputed = config.gradient_checkpointing
-    moving = sum(term.num_bytes for term in phase.terms if term.name != "weights")
-    activations = sum(term.num_bytes for term in phase.terms if term.name == "activations")
-    adapted = bool(config.lora_r) and not recomputed
-    held = terms.fragmented_heap_bytes(moving, activations, adapted=adapted)
-    if sizes.own_forward or recomputed:  # passes that trim the heap
-        trimmed = terms.untrimmed_heap_bytes(
-            sizes, batch.tokens, checkpointing=recomputed, shared=batch.shared, width=width
-        )
-        held = min(held, trimmed)
-    slack = MemoryTerm("allocator", held, "--max_microbatch_tokens")
-    return phase._replace(terms=(*phase.terms, slack))
-
-
-def _update_passes(
-    config: TrainConfig, sizes: PolicySizes, batch: MicrobatchSize, width: int
-) -> list[MemoryTerm]:
-    """Return the terms of the largest forward and backward pass.
-
-    Logits and one layer's gradients of activations do not meet.
-    """
-    activations = terms.activation_bytes(
-        sizes,
-        batch.tokens,
-        batch.row,
-        checkpointing=config.gradient_checkpointing,
-        shared=batch.shared,
-        width=width,
-    )
-    whole = terms.saved_activation_count(sizes.layer, shared=batch.shared) * batch.tokens * width
-    recomputed = int(whole) if config.gradient_checkpointing else 0
-    logits = terms.logits_bytes(sizes, batch.tokens)
-    layer = terms.activation_gradient_bytes(sizes, batch.tokens, width=width) + recomputed
-    flags = "--max_microbatch_tokens, --gradient_checkpointing"
-    return [
-        MemoryTerm("activations", activations - recomputed, flags),
-        MemoryTerm("logits or one layer", max(logits, layer), "--max_microbatch_tokens"),
-    ]
-
-
-def _rollout_phase(
-    config: TrainConfig,
-    sizes: PolicySizes,
-    held: list[MemoryTerm],
-    count: int,
-    width: int,
-    prompt: int | None,
-) -> MemoryPhase:
-    """Return the memory of a rollout: decoder copies, largest cache and a pass."""
-    if config.rollout_engine != "local":
-        return MemoryPhase("rollout", tuple(held))
-    # With --num_updates 0 only evaluations play: demonstrations are written, not sampled.
-    played = config.episodes_per_update if config.num_updates else 0
-    episodes = max(played, config.eval_episodes)
-    slots = min(config.n_rollout_threads, -(-episodes // count))
-    engines = sizes.num_roles if config.role_adapters else 1  # each with caches of its own
-    tokens = engines * slots * config.max_episode_tokens
-    # in the tree of prompts that were read: as many as the slots hold
-    prefixes = engines * slots * min(prompt or tokens, config.max_episode_tokens)
-    if config.max_cache_tokens is not None:
-        tokens = min(tokens, config.max_cache_tokens)
-        prefixes = 0  # of the same budget
-    a_token = terms.kv_cache_bytes_per_token(sizes, width)
-    cache = int(tokens * a_token * terms.CACHE_GROWTH)
-    read = min(PREFILL_TOKENS, tokens)
-    passes = terms.rollout_pass_bytes(sizes, read, slots, width)
-    cache_flags = "--n_rollout_threads, --max_episode_tokens, --max_cache_tokens"
-    candidates = [
-        *held,
-        MemoryTerm("decoder's copies", engines * sizes.copied_bytes, "--compute_dtype"),
-        MemoryTerm("KV cache", cache, cache_flags),
-        MemoryTerm("prefix tree", prefixes * a_token, "--max_cache_tokens"),
-        MemoryTerm("pass", passes, "--n_rollout_threads"),
-    ]
-    if config.fsdp and count > 1:
-        candidates.append(MemoryTerm("whole weights", sizes.gathered_bytes, "--fsdp"))
-    return MemoryPhase("rollout", tuple(candidates))
-
-
-def _largest_microbatch(
-    plan: MemoryPlan, config: TrainConfig, count: int, width: int, prompt: int | None
-) -> int | None:
+def _largest_microbatch(plan: MemoryPlan, memory_of: RunMemory) -> int | None:
     """Return the largest --max_microbatch_tokens, in whole rows, that fits all phases.
 
     None where not even one row does, or where nothing is known of the memory.
     """
     if plan.available is None:
         return None
+    config = memory_of.config
     row = longest_row(config, plan.sizes)
 
     def fits(rows: int) -> bool:
@@ -418,10 +479,7 @@ def _largest_microbatch(
             config, max_microbatch_tokens=tokens, gradient_cp_steps=1, num_mini_batch=1
         )
         batch = largest_pass(changed, plan.sizes, 1)._replace(tokens=tokens, is_only_one=False)
-        on_cpu = plan.device == "cpu"
-        phases = memory_phases(
-            config, plan.sizes, batch, count=count, width=width, on_cpu=on_cpu, prompt=prompt
-        )
+        phases = dataclasses.replace(memory_of, batch=batch).phases()
         return plan._replace(phases=phases).fits
 
     if not fits(1):

@@ -173,7 +173,7 @@ def _layer_sizes(
 
 
 class _LinearWeight(NamedTuple):
-    """Weight of a linear layer, the dtype that passes compute in, and which layer it is."""
+    """Weight of a linear layer, its compute dtype, and its kind of layer."""
 
     weight: torch.Tensor
     dtype: torch.dtype

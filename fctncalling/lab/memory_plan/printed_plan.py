@@ -1,21 +1,153 @@
-"""Printed plan of memory and time (`fctncalling train --plan`); no weights are loaded."""
+"""Printed plan of memory and time (`fctncalling train --plan`); no weights are loaded.
+
+Time is estimated from the processor's rate of matrix products in a second or two. They take most of
+it for models of 100 million parameters and more; what stands beside them is a factor, measured with
+SmolLM2-135M on one core, and a constant a layer.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.policy.precision import compute_dtype
 from fctncalling.lab.memory_plan.episode_lengths import EpisodeLengths, measure_episode_lengths
 from fctncalling.lab.memory_plan.planning import MemoryPlan, make_plan, parse_memory
-from fctncalling.lab.memory_plan.run_time import RunTime, StageTime, measure_products
+from fctncalling.lab.memory_plan.policy_sizes import PolicySizes
 from fctncalling.progress_bar import duration_text
 from fctncalling.training.announce import announce
 from fctncalling.training.run_config import RunConfig
+
+PASS_ROWS = 256  # tokens of a measured pass: with more of them the rate hardly rises
+MEASURED_WEIGHTS = 25_000_000  # at most: more than caches hold
+MEASURED_S = 0.3
+OVERHEAD = 1.6  # times the products: norms, sampling, optimiser; the same of answers and of steps
+LAYER_S = 2e-4  # of calls, a layer and pass
+BACKWARD = 3  # a forward and a backward pass, in forward passes
+
+
+class StageTime(NamedTuple):
+    """Estimated time of one stage of a run."""
+
+    name: str
+    seconds: float
+    basis: str  # what is done in it
+
+
+class ProductTimes(NamedTuple):
+    """Measured seconds in which one weight is multiplied."""
+
+    reading: float  # with a token, in a pass over many
+    answering: float  # with a token of each episode that is played at once
+
+
+def measure_products(config: TrainConfig, sizes: PolicySizes) -> ProductTimes:
+    """Measure products of the model's widths with --torch_threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(config.torch_threads)
+    try:
+        reading = _seconds_per_weight(config, sizes, PASS_ROWS) / PASS_ROWS
+        return ProductTimes(reading, _seconds_per_weight(config, sizes, config.n_rollout_threads))
+    finally:
+        torch.set_num_threads(threads)
+
+
+@torch.inference_mode()
+def _seconds_per_weight(config: TrainConfig, sizes: PolicySizes, num_rows: int) -> float:
+    """Return the time of a product by so many rows, divided by the weights."""
+    hidden, inner = sizes.layer.hidden, sizes.layer.inner
+    dtype = compute_dtype(config, torch.device("cpu"))
+    weights = min(sizes.num_weights, MEASURED_WEIGHTS)
+    number = max(1, weights // (hidden * inner))
+    matrices = [torch.full((inner, hidden), 0.01, dtype=dtype) for _ in range(number)]
+    rows = torch.full((num_rows, hidden), 0.01, dtype=dtype)
+    F.linear(rows, matrices[0])  # the first call prepares itself
+    products, spent, started = 0, 0.0, time.perf_counter()
+    while spent < MEASURED_S:
+        F.linear(rows, matrices[products % number])
+        products += 1
+        spent = time.perf_counter() - started
+    return spent / (products * hidden * inner)
+
+
+class RunTime(NamedTuple):
+    """Estimated time of a run; pure arithmetic on its settings and on measured products.
+
+    Before a supervised stage answers are taken to be as long as --max_new_tokens allows, behind it
+    as long as the right ones.
+    """
+
+    config: TrainConfig
+    sizes: PolicySizes
+    lengths: EpisodeLengths
+    products: ProductTimes
+
+    def stages(self) -> tuple[StageTime, ...]:
+        """Return the times of a run's stages, in their order."""
+        config, lengths = self.config, self.lengths
+        played = lengths.num_held_out * (1 + config.eval_samples)
+        longest = min(lengths.num_actions * config.max_new_tokens, config.max_episode_tokens)
+        answer, basis = longest, f"{played} episodes"
+        stages = [StageTime("evaluation before", self._playing(played, answer), basis)]
+        if lengths.num_demonstrations:
+            answer = lengths.answer
+            steps = config.sft_epochs * -(-lengths.num_demonstrations // config.sft_batch_size)
+            seconds = steps * self._learning(config.sft_batch_size, answer, lengths.shared)
+            words = f"{steps} steps of {config.sft_batch_size} demonstrations"
+            stages.append(StageTime("supervised stage", seconds, words))
+            stages.append(StageTime("evaluation", self._playing(played, answer), basis))
+        if config.num_updates:
+            number, group = config.episodes_per_update, config.episodes_per_task
+            shared = lengths.shared if group == 1 else lengths.context
+            passes = 1 / BACKWARD + config.ppo_epoch  # one before the first step
+            learning = number / group * self._learning(group, answer, shared) * passes
+            update = self._playing(number, answer) + self.sizes.num_backbones * learning
+            words = f"{config.num_updates} of {number} episodes"
+            stages.append(StageTime("updates", config.num_updates * update, words))
+            every = config.eval_interval or config.num_updates
+            evaluations = -(-config.num_updates // every)
+            seconds = evaluations * self._playing(played, answer)
+            words = f"{evaluations} of {played} episodes"
+            stages.append(StageTime("evaluations", seconds, words))
+        return tuple(stages)
+
+    def _playing(self, episodes: int, answer: float) -> float:
+        """Return the time of episodes with a given number of answer tokens in total."""
+        config, sizes = self.config, self.sizes
+        read = self._tokens(episodes, self.lengths.context, self.lengths.shared)
+        steps = answer * -(-episodes // config.n_rollout_threads)
+        weights = sizes.num_layers * sizes.layer_weights + sizes.layer.hidden * sizes.vocabulary
+        answering = steps * (weights * self.products.answering + sizes.num_layers * LAYER_S)
+        return OVERHEAD * (self._reading(read, self.lengths.context + answer) + answering)
+
+    def _learning(self, rows: int, answer: float, shared: float) -> float:
+        """Return the time of forward and backward passes over rows that share their beginning."""
+        row = self.lengths.context + answer
+        reading = self._reading(self._tokens(rows, row, shared), row)
+        return OVERHEAD * (BACKWARD + self.config.gradient_checkpointing) * reading
+
+    def _tokens(self, rows: int, length: float, shared: float) -> float:
+        """Return the tokens of rows, counting shared prefixes once if they are computed once."""
+        shared = min(shared, length) if self.config.share_prefixes else 0.0
+        return rows * (length - shared) + shared
+
+    def _reading(self, tokens: float, row: float) -> float:
+        """Return the time of forward passes over tokens in rows of a length."""
+        sizes = self.sizes
+        attention = sizes.num_layers * sizes.layer.queries * row  # causal: half of two products
+        weights = sizes.num_layers * sizes.layer_weights + attention
+        passes = -(-tokens // self.config.max_microbatch_tokens)
+        return tokens * weights * self.products.reading + passes * sizes.num_layers * LAYER_S
+
 
 LORA_RANK = 16
 
@@ -157,7 +289,7 @@ def print_plan(config: TrainConfig, run_config: RunConfig, roles: Sequence[str] 
 def _stage_times(
     config: TrainConfig, run_config: RunConfig, plan: MemoryPlan, lengths: EpisodeLengths | None
 ) -> tuple[StageTime, ...] | None:
-    """Return the estimated times of a run's stages; None where nothing is known."""
+    """Return the estimated times of a run's stages; None if unknown."""
     elsewhere = config.rollout_engine != "local" or run_config.num_rollout_workers
     elsewhere = elsewhere or plan.device != "cpu" or int(os.environ.get("WORLD_SIZE", "1")) > 1
     if elsewhere or lengths is None or lengths.num_demonstrations is None:

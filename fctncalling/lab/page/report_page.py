@@ -1,12 +1,39 @@
-"""Report as a page: the sentence that matters, then bars, then tables, then notes."""
+"""Pages: the shell of each, and a report with its sentence, bars, tables and notes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from importlib.resources import files
 from typing import NamedTuple
 
-from fctncalling.lab.page.html_page import html_page
+_STYLE = files("fctncalling.lab.page") / "style.css"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def html_page(title: str, body: str, script: str = "") -> str:
+    """Return a self-contained HTML page; `body` is markup, `title` text.
+
+    Without `script` its policy lets no script run.
+    """
+    policy = f"{_POLICY}; script-src 'unsafe-inline'" if script else _POLICY
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{escape(title)}</title>
+<link rel="icon" href="data:,">
+<style>
+{_STYLE.read_text(encoding="utf-8")}</style>
+</head>
+<body>
+{body}
+{f"<script>{script}</script>" if script else ""}
+</body>
+</html>
+"""
 
 
 class Bar(NamedTuple):
@@ -27,7 +54,7 @@ Cell = str | Bar | Link
 
 
 class ReportTable(NamedTuple):
-    """Table of a report; with bars among its cells it stands before tables without."""
+    """Table of a report; tables with bars come first."""
 
     title: str
     heads: Sequence[str]

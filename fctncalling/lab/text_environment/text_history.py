@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fctncalling.envs.episode.transcript import escape_unprintable
-from fctncalling.lab.page.html_page import html_page
+from fctncalling.lab.page.report_page import html_page
 
 if TYPE_CHECKING:
     from rich.console import Console

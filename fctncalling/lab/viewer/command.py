@@ -181,7 +181,7 @@ def _default_output(path: Path) -> Path:
 
 
 class _TaskOfEpisode:
-    """Finder of an episode record's task: the run's own files first, then --dataset_path."""
+    """Finder of an episode record's task: the run's files first, then --dataset_path."""
 
     def __init__(self, args: argparse.Namespace, config: Mapping[str, Any]) -> None:
         configured = str(config.get("tools") or "").split()

@@ -126,7 +126,10 @@ def _changes(
 
 def settings_that_differ(configs: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
     """Return name and values of settings that differ among the runs that they affect."""
-    flat = [_flat(_as_given(config)) for config in configs]
+    flat = [_flat(config) for config in configs]
+    for settings in flat:  # an algorithm of one's own has this --lam by default
+        if ":" in str(settings.get("algorithm_name")) and settings.get("lam") == OWN_LAM:
+            settings["lam"] = None
     idle = [idle_settings(config) for config in configs]
     rows = []
     for name in sorted({name for config in flat for name in config}):
@@ -136,12 +139,6 @@ def settings_that_differ(configs: Sequence[Mapping[str, Any]]) -> list[list[Any]
         if any(value != effective[0] for value in effective):
             rows.append([name, *values])
     return rows
-
-
-def _as_given(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return settings without the default --lam of a custom algorithm."""
-    own = ":" in str(config.get("algorithm_name"))
-    return {**config, "lam": None} if own and config.get("lam") == OWN_LAM else config
 
 
 def _curve(run: LoadedRun) -> list[list[float]]:

@@ -15,8 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fctncalling.data.token_file import TokenFile
-from fctncalling.lab.viewer.credit_rows import Credit, CreditRows, credit_of_lanes
-from fctncalling.lab.viewer.token_lanes import EpisodeLanes, bootstrap_values
+from fctncalling.lab.viewer.credit_rows import (
+    Credit,
+    CreditRows,
+    EpisodeLanes,
+    bootstrap_values,
+    credit_of_lanes,
+)
 
 Record = Mapping[str, Any]
 Finding = tuple[int | None, str]
@@ -93,7 +98,7 @@ def consistency_checks(
 
 
 def _spelling(checked: Checked) -> Iterator[Finding]:
-    """Yield actions whose trained tokens are not the logged text's: a shifted mask, tool text."""
+    """Yield actions with trained tokens unlike the logged text: shifted mask, tool text."""
     count, steps = len(checked.ends), checked.steps
     if not len(checked.lane.acted) or not steps:
         return
@@ -218,7 +223,7 @@ def _cut_actions(checked: Checked) -> Iterator[Finding]:
 
 
 def _rewards(checked: Checked) -> Iterator[Finding]:
-    """The reward of a step stands at the end of its action; scaling and penalties are allowed."""
+    """Yield rewards not at the end of their action; scaling and penalties are allowed."""
     config, ends, lane = checked.config, checked.ends, checked.lane
     in_reward = config.get("kl_coef") and config.get("kl_mode") == "reward"
     if in_reward or config.get("overlong") == "penalty" or len(ends) != len(checked.steps):
@@ -233,7 +238,7 @@ def _rewards(checked: Checked) -> Iterator[Finding]:
 
 
 def _expected_rewards(checked: Checked) -> NDArray[np.float64]:
-    """Return the reward of each acted token: what was paid from its action to its role's next."""
+    """Return the expected reward of each acted token, up to its role's next action."""
     lane, steps, ends = checked.lane, checked.steps, checked.ends
     expected = np.zeros(len(lane.acted))
     for part in lane.parts:
@@ -246,7 +251,7 @@ def _expected_rewards(checked: Checked) -> NDArray[np.float64]:
 
 
 def _paid(step: Record, role: str) -> float:
-    """Return what a step paid a role; a team whose roles are paid alike logs one reward."""
+    """Return a role's reward of a step; a team with equal pay logs one reward."""
     own = step.get("rewards")
     return float((own.get(role, 0.0) if isinstance(own, dict) else step.get("reward")) or 0.0)
 
@@ -274,14 +279,14 @@ def _discount(checked: Checked) -> Iterator[Finding]:
 def _farthest(
     stored: NDArray[np.float64], expected: NDArray[np.float64]
 ) -> Iterator[tuple[int, float]]:
-    """Yield the token farthest from its expected number, and its own; nothing if all agree."""
+    """Yield the token farthest from its expected number, with its number, unless all agree."""
     off = np.nan_to_num(np.abs(stored - expected))
     if off.max(initial=0.0) > TOLERANCE * max(1.0, float(np.abs(expected).max())):
         yield int(off.argmax()), float(stored[off.argmax()])
 
 
 def _better_gamma(tokens: TokenFile, checked: Sequence[Checked], baseline: str) -> str:
-    """Return the discount that the stored advantages agree with, as a remark; or nothing."""
+    """Return a remark on the discount that the stored advantages agree with; or ""."""
     lanes, header = [each.lane for each in checked], tokens.header
     for gamma in GAMMAS:
         settings = {**header, "gamma": gamma}
@@ -318,7 +323,7 @@ def _mismatch(checked: Checked) -> Iterator[Finding]:
 
 
 class Rule(NamedTuple):
-    """Rule of a check: what should hold, and the search for what does not."""
+    """Rule of a check: the statement, and the search for violations."""
 
     holds: str
     findings: Callable[[Checked], Iterator[Finding]]

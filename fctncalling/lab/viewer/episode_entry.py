@@ -1,9 +1,11 @@
-"""Entry of an episode on the page: what was said, called, answered, and what came of it."""
+"""Entry of an episode on the page: messages, calls, results and outcome."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from operator import eq
 from typing import Any
 
 from fctncalling.checkers.multi_turn import state_differences, turn_fault
@@ -82,7 +84,7 @@ def _count_from_one(message: str) -> str:
 
 
 def group_member_entry(entry: Record) -> Record:
-    """Return what a group's tree and the comparison over updates need of an episode."""
+    """Return an episode's fields for a group's tree and the comparison over updates."""
     names = ("id", "line", "task", "group", "success", "strict", "return", "invalid")
     return {
         **{name: entry[name] for name in names},
@@ -108,7 +110,7 @@ _SHOWN = 400  # characters of a value
 def state_differences_by_turn(
     task: Task | None, steps: Sequence[Mapping[str, Any]], extra_tools: ExtraTools | None = None
 ) -> tuple[list[Record], str]:
-    """Return what each turn did to the tools' state, against the truth; and why there is nothing.
+    """Return each turn's changes of the tools' state, against the truth; or a reason for none.
 
     The logged calls are executed again, and so are the truth's.
     """
@@ -138,7 +140,12 @@ def _turns(task: Task, calls: list[list[str]], extra_tools: ExtraTools | None) -
         fault = turn_fault(turn, expected, seen)
         now = _public(turn.states)
         different = state_differences(turn.states, expected.states)
-        changed = state_differences(now, before) + _new(now, before)
+        changed = state_differences(now, before) + [
+            f"{name}.{attribute}"
+            for name, attributes in now.items()
+            for attribute in attributes
+            if attribute not in before.get(name, {})
+        ]
         found.append(
             {
                 "turn": len(found),
@@ -163,17 +170,6 @@ def _public(states: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]
     }
 
 
-def _new(
-    now: Mapping[str, Mapping[str, Any]], before: Mapping[str, Mapping[str, Any]]
-) -> list[str]:
-    return [
-        f"{name}.{attribute}"
-        for name, attributes in now.items()
-        for attribute in attributes
-        if attribute not in before.get(name, {})
-    ]
-
-
 def _values(
     name: str,
     first: Mapping[str, Mapping[str, Any]],
@@ -183,7 +179,8 @@ def _values(
 ) -> Record:
     class_name, _, attribute = name.partition(".")
     values = [_text(states.get(class_name, {}).get(attribute)) for states in (first, second)]
-    start = _common_start(*values)
+    equal = sum(takewhile(bool, map(eq, *values)))
+    start = equal - 60 if equal > 120 else 0  # what can be left out in front
     cut = [_short(f"…{value[start:]}" if start else value) for value in values]
     return {"name": name, first_label: cut[0], second_label: cut[1]}
 
@@ -193,16 +190,6 @@ def _text(value: Any) -> str:
         return repr(value)
     except RecursionError:
         return "nested too deep"
-
-
-def _common_start(first: str, second: str) -> int:
-    """Return how much of two long texts can be left out in front, all equal."""
-    equal = 0
-    for left, right in zip(first, second, strict=False):
-        if left != right:
-            break
-        equal += 1
-    return equal - 60 if equal > 120 else 0
 
 
 def _short(text: str) -> str:

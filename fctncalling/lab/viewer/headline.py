@@ -62,7 +62,7 @@ def episodes_headline(tally: Tally) -> str:
 
 
 def _solved(evaluated: Any) -> str:
-    """Return "27 of 45", of one evaluation's greedy answers; "" where it is unknown."""
+    """Return "27 of 45", of one evaluation's greedy answers; "" if unknown."""
     found = evaluated if isinstance(evaluated, dict) else {}
     rate, count = found.get("greedy"), found.get("num_tasks")
     return f"{round(rate * count)} of {count}" if _is_share(rate) and type(count) is int else ""

@@ -22,7 +22,7 @@ from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, read_
 from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.errors import TaskError
-from fctncalling.data.types import Task, Verdict
+from fctncalling.data.types import Task
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.episode_log import dataclass_to_json, verdict_fields
@@ -82,31 +82,22 @@ class JudgedAnswers:
             return {"invalid": True, "invalid_reason": str(error), "steps": []}
         raw = line.record["result"]
         self.unread.add(results.model, task, results.reading, raw, verdict)
+        if not verdict.valid and (known := disputed_truths().get(task.id)):
+            message = f"{verdict.message} (the truth is known to be wrong, {known})"
+            verdict = dataclasses.replace(verdict, message=message)
         as_written = zip(steps, _texts(task, raw), strict=False)
         shown = [dataclasses.replace(step, text=text) for step, text in as_written]
         return {
             "messages": list(task.question[0]) if task.question else [],
             "steps": [dataclass_to_json(each) for each in shown],
             "terminated": True,
-            **verdict_fields(task, steps, _with_dispute(task, verdict)),
+            **verdict_fields(task, steps, verdict),
         }
-
-
-def _with_dispute(task: Task, verdict: Verdict) -> Verdict:
-    """Add the known fault of the ground truth to a verdict."""
-    known = None if verdict.valid else disputed_truths().get(task.id)
-    if known is None:
-        return verdict
-    message = f"{verdict.message} (the truth is known to be wrong, {known})"
-    return dataclasses.replace(verdict, message=message)
 
 
 def _texts(task: Task, raw: Any) -> list[str]:
     """Return the texts of an answer's steps as the model wrote them."""
-    if not task.executes_calls or not isinstance(raw, list):
-        return [_text(raw)]
-    return [_text(step) for turn in raw for step in (turn if isinstance(turn, list) else ())]
-
-
-def _text(step: Any) -> str:
-    return step if isinstance(step, str) else json.dumps(step)
+    steps = [raw]
+    if task.executes_calls and isinstance(raw, list):
+        steps = [step for turn in raw for step in (turn if isinstance(turn, list) else ())]
+    return [step if isinstance(step, str) else json.dumps(step) for step in steps]

@@ -1,4 +1,4 @@
-"""Everything a page shows, as one JSON object; the page's scripts compute nothing but layout."""
+"""Data of a page as one JSON object; the page's scripts compute only the layout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting.prompts import TaskPrompt
 from fctncalling.lab.viewer.consistency import consistency_checks
-from fctncalling.lab.viewer.credit_rows import credit_rows, with_credit
+from fctncalling.lab.viewer.credit_rows import credit_rows, episode_lanes, lanes_json, with_credit
 from fctncalling.lab.viewer.episode_entry import (
     episode_entry,
     group_member_entry,
@@ -30,7 +30,6 @@ from fctncalling.lab.viewer.run_files import (
     episode_files,
     read_lines,
 )
-from fctncalling.lab.viewer.token_lanes import episode_lanes, lanes_json
 
 MAX_ANSWERS = 24
 """Answers to one task that a page holds."""
@@ -59,24 +58,19 @@ def answers_over_updates(run: LoadedRun, tasks: Collection[str]) -> dict[str, li
             entry = group_member_entry(episode_entry(record, run))
             entry |= {"phase": phase, "update": update, "id": f"{path.stem}:{entry['line']}"}
             (shown if task in wanted else evaluated).setdefault(str(task), []).append(entry)
-    ordered = sorted(evaluated, key=lambda task: -_num_changes(evaluated[task]))
+
+    def num_changes(task: str, field: str) -> int:
+        return sum(old[field] != new[field] for old, new in itertools.pairwise(evaluated[task]))
+
+    ordered = sorted(
+        evaluated, key=lambda task: (-num_changes(task, "success"), -num_changes(task, "texts"))
+    )
     chosen = shown | {task: evaluated[task] for task in ordered[:MAX_EVALUATED]}
-    return {task: _thinned(entries) for task, entries in chosen.items()}
-
-
-def _num_changes(answers: list[Record]) -> int:
-    """Return how often the outcome changed, and then the texts."""
-    pairs = list(itertools.pairwise(answers))
-    outcomes: list[bool] = [old["success"] != new["success"] for old, new in pairs]
-    texts: list[bool] = [old["texts"] != new["texts"] for old, new in pairs]
-    return 1000 * sum(outcomes) + sum(texts)
-
-
-def _thinned(entries: list[Record]) -> list[Record]:
-    if len(entries) <= MAX_ANSWERS:
-        return entries
-    step = (len(entries) - 1) / (MAX_ANSWERS - 1)
-    return [entries[round(number * step)] for number in range(MAX_ANSWERS)]
+    for task, entries in chosen.items():
+        if len(entries) > MAX_ANSWERS:
+            step = (len(entries) - 1) / (MAX_ANSWERS - 1)
+            chosen[task] = [entries[round(number * step)] for number in range(MAX_ANSWERS)]
+    return chosen
 
 
 FORMAT_VERSION = 2
@@ -92,6 +86,7 @@ _SETTINGS = (
     *("gamma_token", "lam_token", "max_new_tokens", "max_steps_per_turn", "temperature", "reward"),
     *("kl_coef", "clip_low", "clip_high", "ppo_epoch", "overlong", "handler", "command"),
 )
+_NOT_SHOWN = ("episodes", "pieces", "fields")  # of a token file's header
 _NUMBERED = re.compile(r"/.*/(turn_)?\d+$")  # of a turn, or of a start place
 FindTask = Callable[[Record], tuple[Task | None, Mapping[str, Any]]]
 """Episode record -> its task (None if unknown) and the tool classes that a user brings."""
@@ -120,9 +115,13 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
         "update": run.update,
         "algorithm": run.tokens.header["algorithm_name"] if run.tokens else None,
         "credit": of_tokens.credit,
-        "header": _header(run),
+        "header": run.tokens
+        and {key: value for key, value in run.tokens.header.items() if key not in _NOT_SHOWN},
         "config": {name: run.config[name] for name in _SETTINGS if name in run.config},
-        "metrics": [_metrics(line) for line in run.metrics],
+        "metrics": [
+            {key: value for key, value in line.items() if _is_curve(key, value)}
+            for line in run.metrics
+        ],
         "alarms": run.alarms,
         "notes": [*run.notes, *filter(None, [seen.note]), *([shown] if count < total else ())],
         "shown": shown,
@@ -138,7 +137,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
 
 
 def _world(entry: Record, record: Record, find_task: FindTask) -> Record:
-    """Return what the task knows: its tools' state, and the users' words that the log lacks."""
+    """Return the task's part of an entry: its tools' state, and user messages not in the log."""
     executes = entry["category"].startswith("multi_turn")
     silent = not entry["opening"] or any(
         now.get("turn") != before.get("turn") and not before.get("messages")
@@ -208,7 +207,7 @@ def survey_episodes(run: LoadedRun, worst: int) -> EpisodeSurvey:
 
 
 def _described(run: LoadedRun, entry: Record, described: Record) -> Record:
-    """Return what the token file knows of an episode."""
+    """Return the token file's fields of an episode."""
     if entry["task"] != described["task_id"]:
         raise ViewError(
             f"{run.episodes_file} line {entry['line']}: task {entry['task']}, but the token file "
@@ -270,18 +269,7 @@ def _token_parts(run: LoadedRun, seen: EpisodeSurvey) -> TokenParts:
     return TokenParts(parts, checks, credit.own)
 
 
-def _header(run: LoadedRun) -> Record | None:
-    if run.tokens is None:
-        return None
-    left_out = ("episodes", "pieces", "fields")
-    return {key: value for key, value in run.tokens.header.items() if key not in left_out}
-
-
-def _metrics(line: Mapping[str, Any]) -> Record:
-    """Return a metrics line without its per-category parts."""
-    return {
-        key: value
-        for key, value in line.items()
-        if (key != "line" and key.count("/") < 2) or _NUMBERED.search(key)
-        if isinstance(value, int | float | None)
-    }
+def _is_curve(key: str, value: Any) -> bool:
+    """Whether an entry of a metrics line is a number, and no category's."""
+    is_general = (key != "line" and key.count("/") < 2) or _NUMBERED.search(key)
+    return bool(is_general) and isinstance(value, int | float | None)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.data.paths import atomic_write
-from fctncalling.lab.page.html_page import html_page
+from fctncalling.lab.page.report_page import html_page
 
 SCRIPTS = tuple(
     "state elements numbers theme lanes curve formula environment episode list tree updates "
@@ -31,7 +31,7 @@ _BODY = """<a class="skip" href="#" id="skip">Skip to the episode</a>
 
 
 def page_html(data: Mapping[str, Any]) -> str:
-    """Return the page of some data; it loads nothing and sends nothing."""
+    """Return the page of some data; it makes no requests."""
     packed = base64.b64encode(gzip.compress(_json(data).encode(), 9, mtime=0)).decode()
     script = "\n".join((_FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     return html_page("fctncalling", _BODY.format(data=packed), script)

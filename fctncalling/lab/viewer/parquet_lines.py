@@ -30,7 +30,7 @@ _DAMAGED = "it is damaged, or a row of it needs too much memory"
 
 @contextmanager
 def parquet_lines(path: Path) -> Iterator[TextIO]:
-    """Give the rows of a file as JSON lines; raises OSError where the last one was not the end."""
+    """Yield the rows of a file as JSON lines; raises OSError if the last was not the end."""
     command = [sys.executable, "-m", "fctncalling.lab.viewer.parquet_lines", str(path)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
@@ -46,7 +46,7 @@ def parquet_lines(path: Path) -> Iterator[TextIO]:
 
 
 def main() -> int:
-    """Write a file's rows; return 0, 3 without a reader, 4 where they are too many."""
+    """Write a file's rows; return 0, 3 without a reader, 4 if they are too many."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))

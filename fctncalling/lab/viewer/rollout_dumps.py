@@ -108,7 +108,9 @@ class DumpEpisodes:
             record = {**_episode(row, form), "line": row["line"], "category": self._form}
             if len(judged) < MAX_CHECKED:
                 advantage = None if record["invalid"] else row.get("advantage")
-                judged.append(_judged(record, advantage))
+                texts = json.dumps([step["text"] for step in record["steps"]])
+                group, answer = (record["task_id"], record["seed"]), zlib.crc32(texts.encode())
+                judged.append(_Judged(record["line"], group, answer, record["return"], advantage))
             yield record
         self._notes.append(f"{self._form}'s dumps have texts and numbers, but no tokens to draw")
         stem = self._path.name.split(".")[0]
@@ -134,12 +136,6 @@ class _Judged(NamedTuple):
     answer: int  # a hash
     score: float | None
     advantage: float | None
-
-
-def _judged(record: Record, advantage: Any) -> _Judged:
-    texts = json.dumps([step["text"] for step in record["steps"]])
-    group = record["task_id"], record["seed"]
-    return _Judged(record["line"], group, zlib.crc32(texts.encode()), record["return"], advantage)
 
 
 def _unjudged(judged: Sequence[_Judged]) -> Iterator[tuple[int, str]]:
@@ -206,7 +202,7 @@ def _episode(row: Record, form: DumpFormat) -> Record:
 
 
 def _messages(text: str) -> list[Record]:
-    """Return a response as messages, split where the template's role lines are left."""
+    """Return a response as messages, split at the template's role lines."""
     parts = enumerate(_BETWEEN.split(text))
     said = (
         ({"role": "tool" if at % 2 else "assistant", "content": part}, at) for at, part in parts

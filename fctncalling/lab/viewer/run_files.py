@@ -117,12 +117,12 @@ def type_fault(record: Record, types: Mapping[str, ExpectedType]) -> str:
 
 
 class ViewError(ValueError):
-    """Input that no page can be made of; the message names the file and what was expected."""
+    """Error of unusable input; the message names the file and the expected kind."""
 
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """Run that a page is made of: one update's episodes, and what is around them."""
+    """Run that a page is made of: one update's episodes, with settings and metrics."""
 
     path: Path  # as given
     kind: str  # "training", "answers" (output of `run`), "histories" (of text), "verl", "trl"
@@ -139,7 +139,7 @@ class LoadedRun:
 
     @property
     def folder(self) -> Path | None:
-        """The run's folder; None for a file on its own."""
+        """The run's folder; None for a single file."""
         return self.path if self.kind == "training" else None
 
 
@@ -154,7 +154,7 @@ def load_run(path: Path, update: int | None = None) -> LoadedRun:
 
 
 class EpisodeLines:
-    """The records of a file, read anew at each pass; what is no record of the kind is noted."""
+    """Records of a file, read anew at each pass; invalid lines are noted."""
 
     def __init__(self, path: Path, notes: list[str], kind: str = "answers") -> None:
         self._path = path
@@ -237,7 +237,7 @@ def _note(notes: list[str], told: int, text: str) -> None:
 
 
 def _record(text: str, types: Mapping[str, ExpectedType]) -> tuple[Record, str]:
-    """Return the object that a line holds, and what is wrong with it."""
+    """Return the object in a line, and its fault."""
     if len(text) > MAX_LINE:
         return {}, f"it has more than {MAX_LINE:,} characters"
     try:
@@ -254,7 +254,12 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     if path.exists() and not path.is_file():  # a device has no end
         raise ViewError(f"{path}: expected a file")
     try:
-        with _opened(path) as file:
+        if path.suffix == ".parquet":
+            opened: AbstractContextManager[TextIO] = parquet_lines(path)
+        else:
+            unpack = gzip.open if path.suffix == ".gz" else open
+            opened = cast(TextIO, unpack(path, "rt", encoding="utf-8-sig"))  # a mark is no text
+        with opened as file:
             number = 0
             while text := file.readline(MAX_LINE + 1):
                 number += 1
@@ -265,13 +270,6 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                     yield number, text
     except (OSError, EOFError, UnicodeError, zlib.error) as error:
         raise ViewError(f"{path}: cannot be read ({error})") from None
-
-
-def _opened(path: Path) -> AbstractContextManager[TextIO]:
-    if path.suffix == ".parquet":
-        return parquet_lines(path)
-    opened = gzip.open if path.suffix == ".gz" else open
-    return cast(TextIO, opened(path, "rt", encoding="utf-8-sig"))  # a mark is no text
 
 
 def episode_files(folder: Path) -> list[tuple[str, int, Path]]:
@@ -286,7 +284,10 @@ def episode_files(folder: Path) -> list[tuple[str, int, Path]]:
 def _training(folder: Path, update: int | None) -> LoadedRun:
     files = episode_files(folder)
     if not files:
-        raise ViewError(_no_run(folder))
+        raise ViewError(
+            f"{folder}: no episodes/*.jsonl in it: expected the folder of a training run "
+            "(--log_episodes_interval 1 writes the episodes of every update)"
+        )
     notes: list[str] = []
     path, number = _chosen(folder, files, update)
     tokens = _tokens(folder, path, number, notes)
@@ -314,7 +315,7 @@ def _training(folder: Path, update: int | None) -> LoadedRun:
 def _chosen(
     folder: Path, files: list[tuple[str, int, Path]], update: int | None
 ) -> tuple[Path, int]:
-    """Return the episode file to show and its update: training's own, if there is one."""
+    """Return the episode file to show and its update: one of training, if there is one."""
     training = [(number, path) for phase, number, path in files if phase == "train"]
     found = training or [(number, path) for _, number, path in files]
     if update is not None:
@@ -382,10 +383,3 @@ def runs_below(path: Path) -> list[Path]:
     found = {each.parent.parent for each in path.glob("**/episodes/*.jsonl")}
     newest = sorted(found, key=lambda run: (-(run / "episodes").stat().st_mtime, str(run)))
     return newest[:MAX_RUNS] or [path]
-
-
-def _no_run(folder: Path) -> str:
-    return (
-        f"{folder}: no episodes/*.jsonl in it: expected the folder of a training run "
-        "(--log_episodes_interval 1 writes the episodes of every update)"
-    )
