@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.lab.own_api.shown_names import shown_names
+from fctncalling.lab.own_api.kinds.free_texts import shown_names
 from fctncalling.specification.api import CollectedFunctions, OwnApi, SpecificationError, shown
 from fctncalling.specification.document import ReferenceResolver
 from fctncalling.specification.schema import MAX_EXAMPLES, SchemaReader, as_list, text_list, text_of
@@ -97,7 +97,7 @@ def _variable(name: str) -> str:
 
 
 def parameter_origin(parameter: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return where a parameter stands in the request, and what of its style is no default."""
+    """Return the place of a parameter in the request, and its style if not the default."""
     kept = {key: parameter[key] for key in ("style", "explode") if key in parameter}
     if parameter.get("type") == "array":  # OpenAPI 2
         kept["explode"] = parameter.get("collectionFormat") == "multi"
@@ -134,7 +134,7 @@ _KEY_IN_WORDS = re.compile(
 
 
 class Operation(NamedTuple):
-    """One operation, and the path item that it stands in."""
+    """One operation and its path item."""
 
     method: str
     path: str
@@ -160,7 +160,7 @@ class OperationArgument:
 def api_of_openapi_document(
     document: Mapping[str, Any], spec: str, path: Path | None = None
 ) -> OwnApi:
-    """Return the API of an OpenAPI document; SpecificationError where it is none."""
+    """Return the API of an OpenAPI document; SpecificationError for another document."""
     version = shown(document.get("openapi", document.get("swagger", "")), 20)
     if not re.match(r"(2\.0|3\.[012])(\.|$)", version.strip("'")):
         raise SpecificationError(
@@ -382,7 +382,7 @@ class _Operations:
     def _media_type(
         self, operation: Mapping[str, Any], of_body: Sequence[OperationArgument]
     ) -> str:
-        """Return the media type of a body in OpenAPI 2: JSON, or a form where it takes no other."""
+        """Return the media type of a body in OpenAPI 2: JSON, or a form if it takes no other."""
         if not of_body:
             return ""
         is_form = any("form" in each.origin for each in of_body)

@@ -1,4 +1,4 @@
-"""Tasks of a user's own functions (`forge --api SPEC`): flags, source and coverage."""
+"""Tasks of a user's functions (`forge --api SPEC`): flags, source and coverage."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ from fctncalling.lab.forge.own_api.coverage import (
     Coverage,
     coverage_line,
     coverage_notes,
-    ledger_lines,
 )
 from fctncalling.lab.forge.own_api.drawn_call import AskableApi, askable_api, frames_of_api
 from fctncalling.lab.forge.own_api.logged_requests import LoggedRequests
-from fctncalling.lab.forge.own_api.offers import TASKS_AN_OFFER, count_offers, offers_line
+from fctncalling.lab.forge.own_api.offers import TASKS_AN_OFFER
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
-from fctncalling.lab.forge.own_api.own_single_turn import can_be_missing, single_call_draft
-from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
+from fctncalling.lab.forge.own_api.own_single_turn import (
+    functions_weighted_by_askable_values,
+    single_call_draft,
+)
 from fctncalling.lab.own_api.api_part import add_offer_arguments, part_of_api, require_offered
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.kinds.value_tables import library_versions
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.frames import read_phrases, write_phrases
 
-OWN_VERSION = 12
+OWN_VERSION = 13
 """Raised where the same seed gives other tasks than before."""
 
 
@@ -61,7 +62,7 @@ def next_part(api: AskableApi, parts: Sequence[AskableApi], seed: int) -> Askabl
 
 
 class OwnApiSource(TaskSource):
-    """Tasks of an own API."""
+    """Tasks of a user's API."""
 
     weights = OWN_CATEGORIES
     max_attempts = 60
@@ -70,12 +71,10 @@ class OwnApiSource(TaskSource):
         self,
         api: AskableApi,
         files: Mapping[str, Path | None] | None = None,
-        paraphraser: Paraphraser | None = None,
     ) -> None:
         """`files`: flag -> file that was read beside the API."""
         self._api = api
         self._files = files or {}
-        self._paraphraser = paraphraser
         self._parts: list[AskableApi] = []
         self._gives_none = set[tuple[int, str]]()  # parts, and categories that they have nothing of
 
@@ -105,11 +104,6 @@ class OwnApiSource(TaskSource):
             self._gives_none.add((number, category))
             return None
 
-    def reworded(self, drawn: ForgedEntry) -> ForgedEntry:
-        if self._paraphraser is None:
-            return drawn
-        return drawn._replace(entry=self._paraphraser.reworded(drawn.entry))
-
     def record(self) -> dict[str, Any]:
         api = self._api.api
         docs = [[doc.name, doc.description, doc.parameters] for doc in api.functions]
@@ -121,8 +115,10 @@ class OwnApiSource(TaskSource):
             "api_sha256": hashlib.sha256(text.encode()).hexdigest(),
             "held_out": self._api.held_out,
             "offered": self._api.offers.choice.most,
-            "paraphrased": self._paraphraser is not None,
-            **{flag: None if path is None else _hash(path) for flag, path in self._files.items()},
+            **{
+                flag: path and hashlib.sha256(path.read_bytes()).hexdigest()
+                for flag, path in self._files.items()
+            },
         }
 
     def run_dry(self, category: str, index: int) -> str:
@@ -133,21 +129,16 @@ class OwnApiSource(TaskSource):
         )
 
     def report(self, files: ForgeFiles, *, is_new: bool) -> ForgeReport:
-        if self._paraphraser is not None:
-            told = ", ".join(f"{n} {why}" for why, n in self._paraphraser.counts.most_common())
-            print(f"paraphrases: {told}; log: {self._paraphraser.log}", file=sys.stderr)
-            self._paraphraser.close()
         api, output, summary = self._api.api, files.output, files.summary()
         page = output.with_name(f"{output.name}{COVERAGE_PAGE}")
         coverage = Coverage(self._api, files.ledger)
         page.write_text(coverage.page(), encoding="utf-8")
-        covered, offers = coverage.record(), count_offers(ledger_lines(files.ledger))
+        covered = coverage.record()
         record: dict[str, Any] = {
             "output": str(output),
             "coverage": str(page),
             "covered": covered,
             **summary["totals"],
-            "offers": offers,
             "api": api.summary(),
             "left_out": dict(api.left_out),
         }
@@ -155,7 +146,7 @@ class OwnApiSource(TaskSource):
         text = (
             f"{record['tasks']} tasks in {output}; {drawn_again} drafts that could be understood "
             f"otherwise or could not be proven were drawn again, as usual: {files.ledger} counts "
-            f"them\n{coverage_line(covered)}\n{offers_line(offers)}{record['api']}"
+            f"them\n{coverage_line(covered)}\n{record['api']}"
         )
         record["next"] = next_command("lint", "--dataset_path", output)
         if api.tool_class is not None and "multi_turn_base" in summary["settings"]["categories"]:
@@ -164,16 +155,12 @@ class OwnApiSource(TaskSource):
         return ForgeReport(record, f"{text}\n{record['next']}\nrequests to look at: {page}")
 
 
-def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 _FLAGS = ("scenarios", "kinds", "phrases")
 MOST_NOTES_TOLD = 8
 
 
 def add_own_arguments(parser: argparse._ActionsContainer) -> None:
-    """Add the flags of an own API."""
+    """Add the flags of a user's API."""
     add = parser.add_argument
     add(
         "--api",
@@ -194,9 +181,6 @@ def add_own_arguments(parser: argparse._ActionsContainer) -> None:
         "sets write them: the requests that calls answered go to FILE.from_logs.jsonl beside "
         "--output, for you to confirm",
     )
-    url = "endpoint of OpenAI's form, whose model says requests in other words, or the log of one"
-    add("--paraphrase", metavar="URL", help=f"{url}; FILE.paraphrases.jsonl beside --output")
-    add("--paraphrase_model", metavar="NAME", default="default", help="its model")
     add("--write_phrases", type=Path, metavar="FILE", help="write our phrases for you to edit")
     add(
         "--held_out",
@@ -239,10 +223,7 @@ def _own_run(
     args: argparse.Namespace, askable: AskableApi, output: Path, num_tasks: int
 ) -> tuple[OwnApiSource, ForgeRun, Path]:
     categories = categories_to_make(args.category, askable, args.seed)
-    log = args.output.with_name(f"{args.output.name}.paraphrases.jsonl")
-    paraphraser = args.paraphrase and Paraphraser(args.paraphrase, args.paraphrase_model, log)
-    files = {flag: getattr(args, flag) for flag in _FLAGS}
-    source = OwnApiSource(askable, files, paraphraser or None)
+    source = OwnApiSource(askable, {flag: getattr(args, flag) for flag in _FLAGS})
     return source, ForgeRun(source, num_tasks, args.seed, categories), output
 
 
@@ -265,7 +246,7 @@ def categories_to_make(named: Sequence[str] | None, api: AskableApi, seed: int) 
         for name in OWN_CATEGORIES
         if name != "multi_turn_base" or api.api.tool_class is not None
     ]
-    if not any(_may_be_open(api, name) for name in api.names):
+    if not functions_weighted_by_askable_values(api):
         allowed.remove("clarify")
     if named is None:
         faults = {name: _why_no_task(api, name, seed) for name in allowed}
@@ -287,10 +268,6 @@ def _why_no_task(api: AskableApi, category: str, seed: int) -> str:
     except NoTaskDrawn as fault:
         return str(fault)
     return ""
-
-
-def _may_be_open(api: AskableApi, name: str) -> bool:
-    return any(kind.required and can_be_missing(kind) for kind in api.words[name].kinds.values())
 
 
 def _told(api: AskableApi) -> list[str]:

@@ -20,13 +20,9 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     draw_frame,
     require_apart,
 )
-from fctncalling.lab.own_api.english import enumerated, plural, with_article
+from fctncalling.lab.own_api.english import enumerated, plural, spaced_words, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.words.clauses import (
-    own_clauses,
-    spoken_value_with_noun,
-    verbatim_value,
-)
+from fctncalling.lab.own_api.words.clauses import said_by_table, spoken_value_with_noun
 from fctncalling.lab.own_api.words.frames import Act, RequestFrame, act_families, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import repeats_thing
@@ -35,6 +31,7 @@ from fctncalling.lab.own_api.words.request_text import (
     REGISTERS,
     SaidCall,
     framed_text,
+    own_clauses,
     plural_slot,
     request_text,
     said_call,
@@ -43,7 +40,6 @@ from fctncalling.lab.own_api.words.request_text import (
 from fctncalling.lab.own_api.words.spoken_values import WordedValue, join_with_and, spoken_value
 from fctncalling.lab.own_api.words.vocabulary import (
     register_table_phrases,
-    spaced_words,
     split_phrases,
     word_table,
 )
@@ -54,7 +50,7 @@ _TOO_WIDE = frozenset({"look", "change", "tell"})  # families that a near miss m
 
 
 class OutOfScopeRequests(NamedTuple):
-    """Requests from outside, and what words of an API might serve them."""
+    """Requests from outside, and the words of an API that might serve them."""
 
     unless: re.Pattern[str]
     requests: tuple[str, ...]
@@ -118,7 +114,7 @@ def _unserved(api: AskableApi) -> dict[str, list[OutOfScopeRequests]]:
 
 
 def _about_own_thing(api: AskableApi, rng: Random, part: str) -> RequestDraft:
-    """Return a request about a thing of the API's own that no function of its serves."""
+    """Return a request about one of the API's things that no function of its serves."""
     words = _with_thing(api, rng)
     request = rng.choice(rng.choice(_rows_unserved(api, part)).requests)
     mood = _mood_of(request)
@@ -133,7 +129,7 @@ def _mood_of(request: str) -> str:
 
 
 def _other_act(api: AskableApi, rng: Random) -> RequestDraft:
-    """Return a request for something else to be done with a thing of the API's own.
+    """Return a request for another act on one of the API's things.
 
     What is done belongs to no function that takes such a thing, nor to a family of one that does.
     """
@@ -231,7 +227,7 @@ def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
 
 
 def may_serve(other: FunctionWords, own: FunctionWords, text: str) -> bool:
-    """Return whether a function does what a request for a left-out one asks for, or nearly.
+    """Return whether a function does nearly the same as a left-out one.
 
     It does as much with the same thing: a list of all has the one, a metric may be a custom one.
     """
@@ -366,7 +362,7 @@ def listed_values_draft(
 
 
 def likewise_draft(api: AskableApi, rng: Random, function: str, num_calls: int) -> RequestDraft:
-    """Return one whole request, and of the other calls only what differs from it."""
+    """Return one whole request, and only the differences of the other calls."""
     words, first = api.words[function], draw_call(api, function, rng)
     frame = draw_frame(api, first, rng)
     if words.clauses is None:
@@ -448,14 +444,14 @@ def _calls_that_differ(
 def _what_differs(
     words: FunctionWords, frame: RequestFrame, names: Sequence[str], call: DrawnCall, rng: Random
 ) -> str:
-    """Return what of a call differs from the one before, as people add it: "L-4 to Ben"."""
+    """Return the difference between a call and the one before, as people add it: "L-4 to Ben"."""
     if words.clauses is not None:
         return own_clauses(words, names, call.arguments, rng).strip(" ,")
     parts = []
     for name in names:
         value, kind = call.arguments[name], words.kinds[name]
         at = re.search(rf"\b(to|for|with|from|in|on|at|by|is) \{{{name}\}}", frame.text)
-        beside = verbatim_value(words, name, value, rng) if name not in frame.parameters else None
+        beside = said_by_table(words, name, value, rng) if name not in frame.parameters else None
         if name == words.primary:
             parts.append(spoken_value(kind, value, rng))
         elif at is not None:

@@ -9,12 +9,19 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from fctncalling.lab.own_api.english import NUMBERS, ORDINALS, date_forms, enumerated, singular
+from fctncalling.lab.own_api.english import (
+    NUMBERS,
+    ORDINALS,
+    date_forms,
+    enumerated,
+    singular,
+    spaced_words,
+)
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.scalar_kind import parse_moment
 from fctncalling.lab.own_api.kinds.standards import STANDARDS
 from fctncalling.lab.own_api.kinds.value_tables import library, other_forms
-from fctncalling.lab.own_api.words.vocabulary import spaced_words, split_phrases, word_table
+from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 
 HOURS = "twelve one two three four five six seven eight nine ten eleven".split()
 
@@ -70,7 +77,7 @@ _WRITTEN_TOGETHER = re.compile(
 
 
 def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
-    """Return a value as people write it; as it is where every other form would say less."""
+    """Return a value as people write it; literally if every other form would say less."""
     if isinstance(value, WordedValue):
         return value.text
     if isinstance(value, Mapping):
@@ -81,7 +88,7 @@ def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
 
 
 def _said_plainly(value: Any) -> str:
-    """Return a value of no known kind, as it is: never as Python writes an object."""
+    """Return a value of no known kind literally, but never as Python writes an object."""
     if isinstance(value, WordedValue):
         return value.text
     if isinstance(value, Mapping):
@@ -167,13 +174,13 @@ def _row(value: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _shares(word: str, other: Any) -> bool:
-    """Return whether a word also stands for another value of the list."""
+    """Return whether a word also means another value of the list."""
     words = {each.lower() for each in _row(other).get("words", ())}
     return word.lower() in words | {str(other).lower().replace("_", " ")}
 
 
 def _gloss(description: str, value: str) -> str:
-    """Return what a description says of a listed value, in brackets or behind "is"."""
+    """Return a description's gloss on a listed value, in brackets or after "is"."""
     word = re.escape(value)
     if found := re.search(rf"\b{word} \(([^)]+)\)", description):
         return found[1]
