@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from stub_endpoint import endpoint
 
 from fctncalling.cli.command import main
 from fctncalling.data.types import FunctionDoc, Task
@@ -564,10 +565,47 @@ def _is_looked_up(entry: dict[str, Any]) -> bool:
     return False
 
 
+def test_paraphrases_are_kept_where_they_lead_back_and_their_log_makes_the_file_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = forged(SPECS[2], tmp_path / "plain.jsonl", num_tasks=40)
+    numbers = {text_of(each): index for index, each in enumerate(plain)}
+
+    def reply(_: int, body: dict[str, Any]) -> dict[str, str]:
+        asked = body["messages"][-1]["content"]
+        if len(body["messages"]) == 1:  # every fourth loses its figures
+            text = asked.partition("\n\n")[2]
+            changed = re.sub(r"\d", "", text) if numbers[text] % 4 == 0 else text
+            return {"content": f"Well then: {changed}"}
+        task = task_of(plain[numbers[asked.removeprefix("Well then: ")]])
+        [calls] = oracle_calls(task)
+        lies = numbers[asked.removeprefix("Well then: ")] % 4 == 1
+        right = get_handler("python_calls").render(calls) if calls else "I cannot do that."
+        return {"content": "[no_such_function()]" if lies else right}
+
+    with endpoint(reply) as stub:
+        reworded = forged(SPECS[2], tmp_path / "a.jsonl", "--paraphrase", stub.url, num_tasks=40)
+    assert "kept" in capsys.readouterr().err
+    kept = [text_of(each).startswith("Well then: ") for each in reworded]
+    for index, (entry, other) in enumerate(zip(plain, reworded, strict=True)):
+        asks = entry["id"].startswith("clarify")
+        lost = index % 4 == 0 and bool(re.search(r"\d", text_of(entry)))
+        assert kept[index] is not (asks or lost or index % 4 == 1), text_of(other)
+        assert other.get("ground_truth") == entry.get("ground_truth")
+    assert 12 < sum(kept) < 32
+    log = str(tmp_path / "a.jsonl.paraphrases.jsonl")
+    forged(SPECS[2], tmp_path / "b.jsonl", "--paraphrase", log, num_tasks=40)
+    assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
+    words = ["forge", "--api", SPECS[2], "--paraphrase", log, "--seed", "9", "--num_tasks", "40"]
+    assert main([*words, "--output", str(tmp_path / "c.jsonl")]) == 2
+    assert "expected the log of the same command" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
         ("--held_out 3", "--held_out: belongs to your own API: expected --api SPEC too"),
+        ("--paraphrase http://x", "--paraphrase: belongs to your own API: expected --api SPEC too"),
         ("--api bike_shop:BikeShop --held_out -1", "--held_out: got -1, expected at least 0"),
         ("--api bike_shop:BikeShop --dials history", "--dials: belongs to BFCL's categories"),
         ("--api bike_shop:BikeShop --layout bfcl", "--layout: belongs to BFCL's categories"),

@@ -227,6 +227,10 @@ class TaskSource(ABC):
     def draw(self, category: str, seed: int, index: int, attempt: int) -> ForgedEntry:
         """Draw a proven task, determined by the arguments; raises ForgeFailure."""
 
+    def reworded(self, drawn: ForgedEntry) -> ForgedEntry:
+        """Return a drawn task in the words of the file."""
+        return drawn
+
     def fault(self, made: ForgedEntry) -> str | None:
         """Return why a task is thrown away, if so."""
         return None
@@ -322,7 +326,8 @@ class ForgeRun:
     ) -> tuple[dict[str, Any], LedgerLine]:
         thrown: Counter[str] = Counter()
         for attempt in range(self._source.max_attempts):
-            made = self.draw(category, index, attempt) if attempt else first
+            drawn = self.draw(category, index, attempt) if attempt else first
+            made = self._source.reworded(drawn)
             thrown.update(made.thrown_away)
             texts = digest("\n".join(made.user_texts))
             fault = text_fault(made.user_texts) or self._source.fault(made)

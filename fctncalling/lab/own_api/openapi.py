@@ -25,7 +25,7 @@ class OperationOrigins:
         given = components.get("securitySchemes") if isinstance(components, Mapping) else None
         given = document.get("securityDefinitions", given)  # OpenAPI 2
         schemes = given if isinstance(given, Mapping) else {}
-        self._schemes = {
+        self.schemes = {
             str(name): _scheme(str(name), references.followed(each, f"securitySchemes.{name}")[0])
             for name, each in schemes.items()
         }
@@ -38,7 +38,7 @@ class OperationOrigins:
         security: Any = next((each["security"] for each in every if "security" in each), [])
         origin = {"method": method.upper(), "path": path, "server": _server(servers)}
         alternatives = [
-            [self._schemes.get(str(name)) or _scheme(str(name), None) for name in each]
+            [self.schemes.get(str(name)) or _scheme(str(name), None) for name in each]
             for each in as_list(security)
             if isinstance(each, Mapping)
         ]
@@ -51,16 +51,11 @@ class OperationOrigins:
         scheme = "https" if "https" in schemes or not schemes else schemes[0]
         return [{"url": f"{scheme}://{host}{base}" if host else base}]
 
-    @property
-    def has_schemes(self) -> bool:
-        """Whether the document has security schemes, which say how keys are sent."""
-        return bool(self._schemes)
-
     def is_key(self, name: str, place: str) -> bool:
         """Whether a parameter is the key of a security scheme, which no user says."""
         return any(
             each.get("in") == place and str(each.get("name")).lower() == name.lower()
-            for each in self._schemes.values()
+            for each in self.schemes.values()
         )
 
 
@@ -340,7 +335,7 @@ class _Operations:
         if self._origins.is_key(name, place):
             return "the key of a security scheme"
         told = text_of(parameter.get("description"))
-        if self._origins.has_schemes and place != "path" and _KEY_IN_WORDS.match(told):
+        if self._origins.schemes and place != "path" and _KEY_IN_WORDS.match(told):
             return "the key of a security scheme"
         if place == "header":  # the revision of an API, a request's key: no user says these
             self._headers.append(client_header(parameter, required=required))

@@ -37,6 +37,7 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
     functions_weighted_by_askable_values,
     single_call_draft,
 )
+from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
 from fctncalling.lab.own_api.api_part import add_offer_arguments, part_of_api, require_offered
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.kinds.value_tables import library_versions
@@ -71,10 +72,12 @@ class OwnApiSource(TaskSource):
         self,
         api: AskableApi,
         files: Mapping[str, Path | None] | None = None,
+        paraphraser: Paraphraser | None = None,
     ) -> None:
         """`files`: flag -> file that was read beside the API."""
         self._api = api
         self._files = files or {}
+        self._paraphraser = paraphraser
         self._parts: list[AskableApi] = []
         self._gives_none = set[tuple[int, str]]()  # parts, and categories that they have nothing of
 
@@ -104,6 +107,11 @@ class OwnApiSource(TaskSource):
             self._gives_none.add((number, category))
             return None
 
+    def reworded(self, drawn: ForgedEntry) -> ForgedEntry:
+        if self._paraphraser is None:
+            return drawn
+        return drawn._replace(entry=self._paraphraser.reworded(drawn.entry))
+
     def record(self) -> dict[str, Any]:
         api = self._api.api
         docs = [[doc.name, doc.description, doc.parameters] for doc in api.functions]
@@ -115,6 +123,7 @@ class OwnApiSource(TaskSource):
             "api_sha256": hashlib.sha256(text.encode()).hexdigest(),
             "held_out": self._api.held_out,
             "offered": self._api.offers.choice.most,
+            "paraphrased": self._paraphraser is not None,
             **{
                 flag: path and hashlib.sha256(path.read_bytes()).hexdigest()
                 for flag, path in self._files.items()
@@ -129,6 +138,10 @@ class OwnApiSource(TaskSource):
         )
 
     def report(self, files: ForgeFiles, *, is_new: bool) -> ForgeReport:
+        if self._paraphraser is not None:
+            told = ", ".join(f"{n} {why}" for why, n in self._paraphraser.counts.most_common())
+            print(f"paraphrases: {told}; log: {self._paraphraser.log}", file=sys.stderr)
+            self._paraphraser.close()
         api, output, summary = self._api.api, files.output, files.summary()
         page = output.with_name(f"{output.name}{COVERAGE_PAGE}")
         coverage = Coverage(self._api, files.ledger)
@@ -181,6 +194,9 @@ def add_own_arguments(parser: argparse._ActionsContainer) -> None:
         "sets write them: the requests that calls answered go to FILE.from_logs.jsonl beside "
         "--output, for you to confirm",
     )
+    url = "endpoint of OpenAI's form, whose model says requests in other words, or the log of one"
+    add("--paraphrase", metavar="URL", help=f"{url}; FILE.paraphrases.jsonl beside --output")
+    add("--paraphrase_model", metavar="NAME", default="default", help="its model")
     add("--write_phrases", type=Path, metavar="FILE", help="write our phrases for you to edit")
     add(
         "--held_out",
@@ -223,7 +239,10 @@ def _own_run(
     args: argparse.Namespace, askable: AskableApi, output: Path, num_tasks: int
 ) -> tuple[OwnApiSource, ForgeRun, Path]:
     categories = categories_to_make(args.category, askable, args.seed)
-    source = OwnApiSource(askable, {flag: getattr(args, flag) for flag in _FLAGS})
+    log = args.output.with_name(f"{args.output.name}.paraphrases.jsonl")
+    paraphraser = args.paraphrase and Paraphraser(args.paraphrase, args.paraphrase_model, log)
+    files = {flag: getattr(args, flag) for flag in _FLAGS}
+    source = OwnApiSource(askable, files, paraphraser or None)
     return source, ForgeRun(source, num_tasks, args.seed, categories), output
 
 

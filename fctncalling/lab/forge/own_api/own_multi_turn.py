@@ -133,18 +133,19 @@ def multi_turn_draft(api: AskableApi, rng: Random, function: str) -> RequestDraf
 def _plain(talk: StatefulConversation, function: str) -> list[RequestTurn]:
     """Return a request that the class carries out."""
     words, rng = talk.api.words[function], talk.rng
+    primary = words.primary
     for _ in range(_TRIES):
-        told = _only_thing(words.kinds, words.primary, talk.result)
-        by_result = told is not None and rng.random() < FROM_RESULT_SHARE
-        given = {words.primary: told} if by_result and words.primary else {}
+        things = [] if primary is None else _things(primary, words.kinds[primary], talk.result)
+        by_result = len(things) == 1 and rng.random() < FROM_RESULT_SHARE
+        given = {primary: things[0]} if by_result and primary else {}
         call = talk.drawn(function, given)
         if _is_refused(talk.results(call)[0]) or any(call in turn.calls for turn in talk.turns):
             continue
         frame = draw_frame(talk.api, call, rng)
         arguments = dict(call.arguments)
-        if by_result and words.primary in frame.parameters:
+        if primary and by_result and primary in frame.parameters:
             frame = with_back_reference(frame, words, rng)
-            del arguments[words.primary]
+            del arguments[primary]
         return [_turn(talk, call, frame, arguments)]
     raise NoTaskDrawn("refused by the class")
 
@@ -370,14 +371,6 @@ def _finders(api: AskableApi) -> list[tuple[str, str]]:
 
 def _is_refused(result: str) -> bool:
     return result.startswith("Error") or re.match(r"\{['\"]error", result) is not None
-
-
-def _only_thing(kinds: Mapping[str, ArgumentKind], primary: str | None, result: str) -> Any:
-    """Return the only thing in a result that a function may act on."""
-    if primary is None or kinds[primary].kind != "identifier":
-        return None
-    found = _things(primary, kinds[primary], result)
-    return found[0] if len(found) == 1 else None
 
 
 def _things(name: str, kind: ArgumentKind, told: Any) -> list[Any]:

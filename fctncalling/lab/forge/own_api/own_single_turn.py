@@ -191,12 +191,9 @@ def _with_thing(api: AskableApi, rng: Random) -> FunctionWords:
 
 @cache
 def _things(api: AskableApi) -> list[FunctionWords]:
-    return [words for name in api.names if _is_thing(words := api.words[name])]
-
-
-def _is_thing(words: FunctionWords) -> bool:
-    primary = words.primary
-    return primary is not None and words.kinds[primary].kind in ("identifier", "free_text")
+    asked = [api.words[name] for name in api.names]
+    sorts = ("identifier", "free_text")
+    return [words for words in asked if words.primary and words.kinds[words.primary].kind in sorts]
 
 
 def _said_of_thing(

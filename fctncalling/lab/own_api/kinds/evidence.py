@@ -258,7 +258,8 @@ class _Parameter:
         shown = example_texts(self.schema) or list(self.clues.examples)
         if isinstance(self.base.default, str) and self.base.default:
             shown.append(self.base.default)
-        is_other = self._own_kind in ("phone", "email", "url", "date", "datetime")
+        meant, _ = infer_kind_from_words(self.name, "")
+        is_other = meant and meant.kind in ("phone", "email", "url", "date", "datetime")
         about = "" if is_other else first_clause(self.base.description)
         topic = standard_of(_families(), self.words, about, shown, self.base.takes_single)
         evidence = "examples" if shown else "name"
@@ -267,12 +268,6 @@ class _Parameter:
     @property
     def _is_text(self) -> bool:
         return self.base.type in ("string", "any")
-
-    @property
-    def _own_kind(self) -> str:
-        """The kind that the name alone means."""
-        meant, _ = infer_kind_from_words(self.name, "")
-        return meant.kind if meant else ""
 
     def from_examples(self) -> ArgumentKind | None:
         examples = [each for each in example_texts(self.schema) if self.base.takes_single(each)]

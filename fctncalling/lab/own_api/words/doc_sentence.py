@@ -36,22 +36,15 @@ def first_sentence(description: str) -> str:
     description = re.sub(
         r"^\s*(?:\[[^\]]*\]|beta:?|preview:)\s+(?=\w)", "", description, flags=re.I
     )
-    plain = re.sub(r"\s*\([^)]*\)|[`{}[\]]|\*+", "", " ".join(_unmarked(description).split()))
+    unmarked = _MARKUP.sub(" ", description)
+    unmarked = unmarked if unmarked.strip() else description
+    plain = re.sub(r"\s*\([^)]*\)|[`{}[\]]|\*+", "", " ".join(unmarked.split()))
     plain = _NEXT_SENTENCE.split(plain, maxsplit=1)[0]
     # A colon or dash begins a list or an aside; a comma before "with" or a gerund one as well.
     head = re.split(
         r"(?<!incl)(?<!approx)(?<!\bno)(?<=\w)[.!?](?:\s|$)|[:;]\s| - | \u2013 ", plain, maxsplit=1
     )[0]
     return _FRONT.sub("", head).strip().rstrip(".")
-
-
-def _unmarked(description: str) -> str:
-    """Return a description without code blocks, tags, tables and headings.
-
-    One of nothing else stays as it is.
-    """
-    plain = _MARKUP.sub(" ", description)
-    return plain if plain.strip() else description
 
 
 def imperative(description: str, name: str) -> str:
@@ -216,8 +209,8 @@ def with_parameter_slots(sentence: str, nouns: Mapping[str, tuple[str, ...]]) ->
         after = sentence[found.end() :]
         owner = noun.endswith("'s")
         noun = noun.removesuffix("'s")
-        if re.match(r"[ -](?!of\b)[a-z]+", after) and _is_compound(after):
-            return found[0]
+        if (head := re.match(r"[ -]([a-z]+)", after)) and head[1] in _HEADS:
+            return found[0]  # "a parcel locker"
         for parameter, names in nouns.items():
             if parameter not in taken and {noun, singular(noun)} & set(names):
                 taken.add(parameter)
@@ -225,12 +218,6 @@ def with_parameter_slots(sentence: str, nouns: Mapping[str, tuple[str, ...]]) ->
         return found[0]
 
     return _NP.sub(slot, sentence)
-
-
-def _is_compound(after: str) -> bool:
-    """Return whether the next word after a noun is the real head: "a parcel locker"."""
-    word = re.match(r"[ -]([a-z]+)", after)
-    return bool(word) and word is not None and word[1] in _HEADS
 
 
 _HEADS = frozenset(

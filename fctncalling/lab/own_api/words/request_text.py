@@ -232,7 +232,8 @@ def wrap_in_register(said: SaidCall, register: str, rng: Random) -> str:
     """Return a call's words in a register, followed by its sentences."""
     pattern = rng.choice(register_table_phrases(said.mood)[register])
     phrase = said.phrase
-    if "?" in phrase or phrase.endswith("please") or _says_me_twice(pattern, phrase):
+    says_me_twice = "help me" in pattern and re.match(r"\w+ me\b", phrase)
+    if "?" in phrase or phrase.endswith("please") or says_me_twice:
         pattern = "{p}"
     text = pattern.replace("{p}", phrase)
     if rng.random() < BECAUSE_SHARE and not text.endswith(("?", "!", ".")):
@@ -244,10 +245,6 @@ def wrap_in_register(said: SaidCall, register: str, rng: Random) -> str:
         else:
             text = f"{text} {_capital(each)}."
     return text
-
-
-def _says_me_twice(pattern: str, phrase: str) -> bool:
-    return "help me" in pattern and bool(re.match(r"\w+ me\b", phrase))
 
 
 def _ended(text: str, register: str, rng: Random) -> str:

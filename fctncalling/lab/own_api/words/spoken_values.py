@@ -81,7 +81,7 @@ def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
     if isinstance(value, WordedValue):
         return value.text
     if isinstance(value, Mapping):
-        return spoken_object(kind, value, rng)
+        return _said_object(kind, value, rng)
     if isinstance(value, list):
         return _listed(kind, value, rng)
     return _said(kind, value, rng)
@@ -313,34 +313,16 @@ def join_with_and(texts: Sequence[str], rng: Random) -> str:
     return enumerated(texts, " and " if rng.random() < 0.75 else rng.choice(_CONJUNCTIONS))
 
 
-def spoken_object(kind: ArgumentKind, value: Mapping[str, Any], rng: Random) -> str:
-    """Return an object as people write it: an address in one line, other keys by their names."""
-    keys = next(
-        (each.properties for each in kind.alternatives if value.keys() <= each.properties.keys()),
-        kind.properties,
-    )
-    parts: list[str] = []
+def _said_object(kind: ArgumentKind, value: Mapping[str, Any], rng: Random) -> str:
+    """Return an object's values: an address in one line, other values after their keys."""
+    keys, parts = kind.keys_of(value), []
     for name, each in value.items():
-        of = keys.get(name)
-        text = spoken_value(of, each, rng) if of is not None else _said_plainly(each)
-        parts.append(text if of is None or _needs_no_name(name, of) else _named(name, of, text))
-    # "50667 Köln": a postcode stands before its city
-    names = list(value)
-    for index in range(len(parts) - 1, 0, -1):
-        before, here = names[index - 1].lower(), names[index].lower()
-        if re.search(r"zip|post", before) and re.search(r"city|town", here):
-            parts[index - 1 : index + 1] = [f"{parts[index - 1]} {parts[index]}"]
+        text = spoken_value(keys[name], each, rng) if name in keys else _said_plainly(each)
+        tells = name in keys and keys[name].kind in _TELLING
+        is_clear = tells or re.search(r"zip|post|street", name.lower())
+        parts.append(text if is_clear else f"{spaced_words(name)} {text}")
     return ", ".join(parts)
 
 
-def _needs_no_name(name: str, kind: ArgumentKind) -> bool:
-    if kind.kind in ("object", "one_of", "place", "person_name", "email", "url"):
-        return True
-    return bool(re.search(r"zip|post|street", name.lower()))
-
-
-def _named(name: str, kind: ArgumentKind, text: str) -> str:
-    words = spaced_words(name)
-    if kind.kind == "identifier":
-        return f"{re.sub(r' (?:id|number|code|no)$', '', words)} {text}"
-    return f"{words} {text}"
+_TELLING = ("object", "one_of", "place", "person_name", "email", "url")
+"""Kinds of values that need no key before them."""
