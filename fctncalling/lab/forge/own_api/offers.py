@@ -105,13 +105,6 @@ class FunctionOffers:
         part.how = "chosen" if request else "near"
         return part
 
-    def missed(self, text: str, called: Sequence[str]) -> tuple[str, ...]:
-        """Return the called functions that the request alone does not choose."""
-        if not called:
-            return ()
-        alone = {self.docs[number]["name"] for number in self.choice.chosen(text)}
-        return tuple(name for name in dict.fromkeys(called) if name not in alone)
-
     def chosen(
         self, text: str, called: Sequence[str], without: Collection[str] = ()
     ) -> OfferedFunctions:

@@ -92,7 +92,7 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
         if why := multi_turn_fault(api, draft) if draft.turns else _fault(api, entry, draft):
             thrown[why] += 1
             continue
-        provenance = {**_provenance(draft), **_offer_provenance(api, draft, offer.how)}
+        provenance = _provenance(draft) | ({"offered": offer.how} if offer.how else {})
         return ForgedEntry(entry, _difficulty(draft, entry), provenance, thrown)
     most = ", ".join(f"{count} {each}" for each, count in thrown.most_common(3))
     lacks_state = category == "multi_turn_base" and not api.api.scenarios
@@ -103,19 +103,8 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
 def _offer(api: AskableApi, draft: RequestDraft, rng: Random) -> OfferedFunctions:
     if api.whole is not None:
         return OfferedFunctions(api.offers.docs, api.offers.how)
-    text, called = _text_and_called(draft)
+    text, called = "\n".join(draft.turns or (draft.question,)), [c.function for c in draft.calls]
     return api.offers.drawn(text, called, rng, about=draft.about, without=draft.left_out)
-
-
-def _offer_provenance(api: AskableApi, draft: RequestDraft, how: str) -> dict[str, Any]:
-    """Return how an offer was drawn, and the called functions that its words do not choose."""
-    missed = (api.whole or api).offers.missed(*_text_and_called(draft)) if how else ()
-    return {**({"offered": how} if how else {}), **({"added": list(missed)} if missed else {})}
-
-
-def _text_and_called(draft: RequestDraft) -> tuple[str, list[str]]:
-    text = "\n".join(draft.turns or (draft.question,))
-    return text, [call.function for call in draft.calls]
 
 
 def draft_entry(

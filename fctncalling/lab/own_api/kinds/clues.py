@@ -91,17 +91,11 @@ def kind_tables() -> dict[str, Any]:
 @lru_cache(maxsize=8192)
 def _in_table(words: str) -> InferredKind | None:
     """Return the kind that the last words mean, else the words before "of", "for" and the like."""
-    for meant, pattern in _rows():
-        if pattern.search(words):
+    for meant, pattern in kind_tables()["rows"]:
+        if re.search(rf"\b(?:{pattern})$", words):
             return InferredKind(*meant.split())
     front = re.split(r" (?:of|for|to|in|from|at|on|by) ", words, maxsplit=1)[0]
     return _in_table(front) if front != words else None
-
-
-@cache
-def _rows() -> list[tuple[str, re.Pattern[str]]]:
-    rows = kind_tables()["rows"]
-    return [(meant, re.compile(rf"\b(?:{pattern})$")) for meant, pattern in rows]
 
 
 def _moment(words: str) -> InferredKind | None:

@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from random import Random
 from typing import Any
 
@@ -30,7 +30,7 @@ from fctncalling.lab.own_api.kinds.pattern_text import (
     text_of_pattern,
 )
 from fctncalling.lab.own_api.kinds.scalar_kind import MISSING, NUMBERS, parse_moment
-from fctncalling.lab.own_api.kinds.standards import Family, families_of, standard_of
+from fctncalling.lab.own_api.kinds.standards import standard_of
 from fctncalling.specification.api import MAX_DESCRIPTION, TYPES
 
 _UNASKABLE = {"binary", "byte", "password"}
@@ -122,7 +122,7 @@ class _Parameter:
             return None
         texts = [each for each in values if isinstance(each, str)]
         about = first_clause(self.base.description)
-        named = standard_of(_families(), self.words, about, texts, lambda text: True)
+        named = standard_of(self.words, about, texts, lambda text: True)
         topic = named if named and len(texts) == len(values) else ""
         return self.kind("enum", "enum", values=tuple(values), topic=topic)
 
@@ -261,7 +261,7 @@ class _Parameter:
         meant, _ = infer_kind_from_words(self.name, "")
         is_other = meant and meant.kind in ("phone", "email", "url", "date", "datetime")
         about = "" if is_other else first_clause(self.base.description)
-        topic = standard_of(_families(), self.words, about, shown, self.base.takes_single)
+        topic = standard_of(self.words, about, shown, self.base.takes_single)
         evidence = "examples" if shown else "name"
         return None if topic is None else self.kind("standard", evidence, topic=topic)
 
@@ -446,11 +446,6 @@ _COUNT = re.compile(
     r"top k|results|items|days|retries|attempts|level|index|port|quantity|steps|thoughts?|number)$"
 )
 """Name of a number that counts, whatever type it has: TypeScript's numbers are all `number`."""
-
-
-@cache
-def _families() -> tuple[Family, ...]:
-    return families_of(kind_tables()["families"])
 
 
 _IN_ORDER = (

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
+from fctncalling.lab.own_api.kinds.clues import kind_tables
 from fctncalling.lab.own_api.kinds.pattern_text import matches_pattern, text_of_pattern
 from fctncalling.lab.own_api.kinds.value_tables import names_of_codes, value_table, zones
 
@@ -93,57 +93,30 @@ STANDARDS: Mapping[str, Standard] = {
 """Form -> its standard."""
 
 
-@dataclass(frozen=True)
-class Family:
-    """Standards of one sort, by the words that mean it.
-
-    `name` ends a parameter's words, `about` stands in its description; either means the sort.
-    `forms`: (standard, words that mean it and no other of the sort; "" for what goes without).
-    """
-
-    name: re.Pattern[str]
-    about: re.Pattern[str] | None
-    forms: tuple[tuple[str, re.Pattern[str]], ...]
-
-
-def families_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Family, ...]:
-    """Return the families of a table's rows."""
-    return tuple(
-        Family(
-            re.compile(rf"\b(?:{row['name']})$"),
-            re.compile(row["about"]) if "about" in row else None,
-            tuple((name, re.compile(words)) for name, words in row["forms"].items()),
-        )
-        for row in rows
-    )
-
-
 def standard_of(
-    families: Sequence[Family],
-    name: str,
-    about: str,
-    evidence: Sequence[str],
-    takes: Callable[[str], bool],
+    name: str, about: str, evidence: Sequence[str], takes: Callable[[str], bool]
 ) -> str | None:
     """Infer a parameter's standard from its name and description; None if there is none.
 
-    `evidence`: examples and defaults, all of which the standard must read. `takes` says whether the
-    schema takes a value.
+    In a row of the table `name` ends a parameter's words, or `about` stands in the description;
+    `forms` maps the standards of a sort to words that mean one and no other of them. `evidence`:
+    examples and defaults, all of which the standard must read. `takes` says whether the schema
+    takes a value.
     """
     rng = random.Random(name)
     words = f"{name}. {about}"
-    for family in families:
-        by_name = family.name.search(name)
-        if not by_name and not (family.about and family.about.search(about)):
+    for row in kind_tables()["families"]:
+        by_name = re.search(rf"\b(?:{row['name']})$", name)
+        if not by_name and not ("about" in row and re.search(row["about"], about)):
             continue
         fitting = [
             (form, hint)
-            for form, hint in family.forms
+            for form, hint in row["forms"].items()
             if (not evidence or all(map(STANDARDS[form].reads, evidence)))
             and takes(STANDARDS[form].draw(rng))
         ]
-        hinted = [form for form, hint in fitting if hint.pattern and hint.search(words)]
-        plain = [form for form, hint in fitting if not hint.pattern]
+        hinted = [form for form, hint in fitting if hint and re.search(hint, words)]
+        plain = [form for form, hint in fitting if not hint]
         shown = [form for form, _ in fitting] if evidence else []
         if chosen := (hinted or shown or plain):
             return chosen[0]
