@@ -11,6 +11,7 @@ import ast
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -194,17 +195,8 @@ def call_text(call: PlannedCall) -> str:
 def plain_call(call: PlannedCall) -> PlainCall:
     """Return a planned call in the form that tools take, with copies of its lists and dicts."""
     return PlainCall(
-        call.function, (), {key: copy_argument(v.value) for key, v in call.arguments.items()}
+        call.function, (), {key: deepcopy(v.value) for key, v in call.arguments.items()}
     )
-
-
-def copy_argument(value: Any) -> Any:
-    """Return an argument that the tools may keep: lists and dicts are theirs to change."""
-    if isinstance(value, list):
-        return [copy_argument(each) for each in value]
-    if isinstance(value, dict):
-        return {key: copy_argument(each) for key, each in value.items()}
-    return value
 
 
 def said_earlier(call: PlannedCall, turn: int, but: Collection[str] = ()) -> PlannedCall:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -58,7 +59,6 @@ from fctncalling.lab.forge.plan import (
     Role,
     Source,
     Value,
-    copy_argument,
     parse_result,
     said_earlier,
 )
@@ -182,7 +182,7 @@ class Walk:
 
     def execute(self, function: str, arguments: Mapping[str, Value]) -> str:
         """Return a call's result text."""
-        plain = {name: copy_argument(each.value) for name, each in arguments.items()}
+        plain = {name: deepcopy(each.value) for name, each in arguments.items()}
         return self.session.execute(PlainCall(function, (), plain))
 
     def add(
