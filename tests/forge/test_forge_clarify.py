@@ -21,8 +21,6 @@ from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.envs.rewards import ClarifyReward
-from fctncalling.envs.users.rule_user import REGISTERS
 from fctncalling.evaluation.accepted_answers import render_calls
 from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.episode_log import play_episode
@@ -304,35 +302,6 @@ def test_chances_of_a_guess_are_those_of_the_draw() -> None:
     assert guess_chance(steps) == 1 / 12
     assert 0 < guess_chance(CITY) < 0.05
     assert guess_chance(ArgumentKind("date")) == 0.0
-
-
-def verdict_of(task: Task, user: str, *actions: str) -> tuple[str | None, float]:
-    env = FunctionCallingEnv(tasks=[task], user=user, reward=ClarifyReward(0.2))
-    _, info = env.reset()
-    rewards = 0.0
-    for action in actions:
-        _, reward, _, _, info = env.step(action)
-        rewards += float(reward)
-    error: str | None = info["verdict"].error_type
-    return error, round(rewards, 6)
-
-
-@pytest.mark.parametrize("register", REGISTERS)
-def test_a_question_in_natural_words_brings_the_value_and_a_guess_counts_as_one(
-    register: str, tasks: list[Task]
-) -> None:
-    for task in [task for task in tasks if opens(task)][:15]:
-        name, call = re.sub("[_.]", " ", missing(task)), right_call(task)
-        for question in (f"Which {name}?", f"Could you tell me the {name}, please?"):
-            assert verdict_of(task, f"rule:{register}", question, call) == (None, 0.8)
-        assert verdict_of(task, f"rule:{register}", call) == ("clarify:guessed", 1.0)
-        evasive = ("What is the right call?", call)
-        assert verdict_of(task, f"rule:{register}", *evasive)[0] == "clarify:guessed"
-    for task in [task for task in tasks if not opens(task)][:15]:
-        assert verdict_of(task, f"rule:{register}", right_call(task)) == (None, 1.0)
-        [(known, _), *_] = task.extra["user_knows"].items()
-        error, _ = verdict_of(task, f"rule:{register}", f"Which {known}?", right_call(task))
-        assert error == "clarify:needless_question"
 
 
 def test_demonstrations_ask_where_a_value_is_open_and_nowhere_else(tasks: list[Task]) -> None:

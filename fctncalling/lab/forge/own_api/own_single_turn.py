@@ -22,10 +22,10 @@ from fctncalling.lab.forge.own_api.drawn_call import (
 )
 from fctncalling.lab.own_api.english import enumerated, plural, spaced_words, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.words.clauses import said_by_table, spoken_value_with_noun
+from fctncalling.lab.own_api.words.clauses import spoken_value_with_noun
 from fctncalling.lab.own_api.words.frames import Act, RequestFrame, act_families, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.labelled_values import repeats_thing
+from fctncalling.lab.own_api.words.labelled_values import repeats_thing, said_values
 from fctncalling.lab.own_api.words.request_fit import stems
 from fctncalling.lab.own_api.words.request_text import (
     REGISTERS,
@@ -446,19 +446,14 @@ def _what_differs(
         return own_clauses(words, names, call.arguments, rng).strip(" ,")
     parts = []
     for name in names:
-        value, kind = call.arguments[name], words.kinds[name]
+        text = spoken_value(words.kinds[name], call.arguments[name], rng)
         at = re.search(rf"\b(to|for|with|from|in|on|at|by|is) \{{{name}\}}", frame.text)
-        beside = said_by_table(words, name, value, rng) if name not in frame.parameters else None
-        if name == words.primary:
-            parts.append(spoken_value(kind, value, rng))
-        elif at is not None:
-            parts.append(f"{at[1]} {spoken_value(kind, value, rng)}")
-        elif len(names) == 1:
-            parts.append(f"with {words.label(name)} {spoken_value(kind, value, rng)}")
-        elif beside is None or beside.is_sentence:
-            raise NoTaskDrawn("its place is not told")
-        else:
-            parts.append(beside.text)
+        if name != words.primary and at is None:
+            said = said_values(words, {name: call.arguments[name]}, frame.mood, rng)
+            if any(each.is_sentence for each in said):
+                raise NoTaskDrawn("its place is not told")
+            text = " ".join(each.text for each in said)
+        parts.append(f"{at[1]} {text}" if at is not None and name != words.primary else text)
     return " ".join(parts)
 
 

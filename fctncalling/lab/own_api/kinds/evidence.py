@@ -367,36 +367,30 @@ def kind_like_examples(
     if shaped := kind_of_shape(base, examples, evidence):
         return shaped
     own = replace(base, examples=tuple(examples), evidence=evidence)
-    meant, _ = infer_kind_from_words(name, base.description)
+    kind, topic = infer_kind_from_words(name, base.description)[0] or ("", "")
     if any(map(_FOR_MACHINES.search, examples)):  # a query, an expression: nobody's own words
-        if meant is not None and meant.kind == "free_text":
-            return replace(base, kind="free_text", topic=meant.topic, evidence="name")
+        if kind == "free_text":
+            return replace(base, kind=kind, topic=topic, evidence="name")
         return replace(own, kind="free_text" if base.required else "unknown", topic="example")
-    in_words = all(map(is_in_words, examples))
-    if meant is not None and meant.kind == "identifier" and in_words and evidence != "examples":
-        return replace(base, kind="identifier", guessed=True, evidence="name")
-    if meant is not None and meant.kind in ("phone", "email", "url", "date", "time", "datetime"):
-        if meant.kind in ("phone", "email", "url"):
-            return replace(own, kind=meant.kind)
+    if kind == "identifier" and evidence != "examples" and all(map(is_in_words, examples)):
+        return replace(base, kind=kind, guessed=True, evidence="name")
+    if kind in ("phone", "email", "url"):
+        return replace(own, kind=kind)
+    if kind in ("date", "time", "datetime"):
         shapes = (kind_of_shape(base, [each], evidence) for each in examples)
         moment = next(filter(None, shapes), None)
-        form = next(
-            (form for form in _DATE_FORMS if all(parse_moment(each, form) for each in examples)),
-            None,
-        )
-        written = form and replace(own, kind="date", format=form)
-        return moment or written or replace(own, kind="free_text", topic="example")
-    is_word = meant is not None and meant.kind in ("person_name", "place", "free_text")
+        written = (f for f in _DATE_FORMS if all(parse_moment(each, f) for each in examples))
+        if moment is None and (form := next(written, None)):
+            return replace(own, kind="date", format=form)
+        return moment or replace(own, kind="free_text", topic="example")
+    is_word = kind in ("person_name", "place", "free_text")
     digits = all(re.search(r"\d", each) for each in examples)
     is_code = all(" " not in each and len(each) > 1 and not is_in_words(each) for each in examples)
-    if is_code and (digits or not is_word):
+    is_numbered = kind == "identifier" and evidence == "description" and digits
+    if is_numbered or (is_code and (digits or not is_word)):
         return replace(own, kind="identifier")
-    is_numbered = meant is not None and meant.kind == "identifier" and evidence == "description"
-    if is_numbered and digits:
-        return replace(own, kind="identifier")
-    kind = meant.kind if meant and meant.kind in ("person_name", "place", "free_text") else ""
-    if kind:
-        return replace(own, kind=kind, topic=meant.topic if meant else "")
+    if is_word:
+        return replace(own, kind=kind, topic=topic)
     if all(re.fullmatch(r"[A-Z][a-z]+", each) for each in examples) and evidence == "description":
         return replace(own, kind="free_text", topic="proper")  # a thing's own name, such as Birch
     return replace(own, kind="free_text", topic="example")

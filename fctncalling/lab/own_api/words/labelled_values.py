@@ -60,8 +60,9 @@ class LabelledValue(NamedTuple):
             return f"{self.label} {self.text}"
         if self.kind in _NUMBERS and determiner == "the":
             named = re.search(r"[aeiou]", self.label) and len(self.label) > 2
-            if is_plural(self.label.split(" ")[-1]):
-                return f"{self.text} {self.label}"
+            if is_plural(last := self.label.split(" ")[-1]):
+                has_unit = {last, singular(last)} & {*self.text.split()}
+                return self.text if has_unit else f"{self.text} {self.label}"
             return (
                 f"{with_article(self.label)} of {self.text}"
                 if named

@@ -492,6 +492,9 @@ def _segments(words: list[str]) -> tuple[str, list[Segment]]:
             segments.append((word, []))
         else:
             segments[-1][1].append(word)
+    thing = segments[0][1]
+    if len(thing) > 1 and thing[-1] in PARTICLES and [e[0] for e in segments[1:2]] != ["of"]:
+        verb = f"{verb} {thing.pop()}"  # "sign a student up for a course"
     return verb, segments
 
 
