@@ -265,6 +265,18 @@ def number_text(value: Any) -> str:
     return str(value)
 
 
+def money_text(value: Any, draw: Random) -> str:
+    """Return a sum of dollars in one of its written forms."""
+    plain = number_text(value)
+    cents = f"{value:.2f}" if isinstance(value, float) and round(value, 2) == value else plain
+    forms = [f"${plain}", f"${plain}", f"{plain} dollars", f"{plain} USD", f"USD {plain}"]
+    forms += [f"${cents}", f"{plain} US dollars", f"{plain} bucks"]
+    if isinstance(value, int | float) and abs(value) >= 1000 and round(value, 2) == value:
+        comma = f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
+        forms += [f"${comma}", f"{comma} dollars"]
+    return draw.choice(forms)
+
+
 def date_text(day: date, draw: Random) -> str:
     """Return a date in one of its spoken forms, the ISO form left out."""
     return draw.choice([*date_forms(day), f"{day:%Y/%m/%d}"])

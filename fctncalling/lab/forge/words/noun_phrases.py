@@ -18,13 +18,13 @@ from fctncalling.lab.forge.words.grammar import (
     kind_words,
     list_text,
     mark_literal,
+    money_text,
     number_text,
     quote_text,
     result_words,
 )
 from fctncalling.lab.forge.words.turn_check import PlanFacts, place_in_result, result_key
 from fctncalling.lab.own_api.english import ORDINALS, read_day
-from fctncalling.lab.own_api.words.spoken_values import spoken_money
 
 UNCOUNTED = frozenset(
     "number precision amount price percent share_count line_count gallons liters miles meters "
@@ -364,7 +364,7 @@ class NounPhrases:
             }
             return list_text([f"the {name} is {text}" for name, text in fields.items()], self.draw)
         if words.money and isinstance(said, int | float):
-            return mark_literal(spoken_money(said, "USD", self.draw))
+            return mark_literal(money_text(said, self.draw))
         if words.date and isinstance(said, str) and (day := read_day(said)) is not None:
             iso = day.isoformat() == said
             return mark_literal(said if iso else date_text(day, self.draw))

@@ -16,11 +16,13 @@ from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind, KindTable
 from fctncalling.lab.own_api.kinds.evidence import FORMS, infer_argument_kind
 from fctncalling.lab.own_api.kinds.free_texts import FROM_NOUNS, with_fitting_texts
 from fctncalling.lab.own_api.kinds.pattern_text import matches_pattern
+from fctncalling.lab.own_api.kinds.value_tables import library
 from fctncalling.specification.api import OwnApi, SpecificationError
 
 
 def argument_kinds(api: OwnApi, overrides: Path | None = None) -> KindTable:
     """Return the kind of each (function, parameter); SpecificationError for a wrong --kinds."""
+    library("regex")  # strangers' patterns are matched in bounded time
     found: KindTable = {}
     for function in api.functions:
         needed = function.parameters.get("required", ())

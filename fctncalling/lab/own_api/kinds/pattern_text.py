@@ -8,10 +8,11 @@ import string
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-from fctncalling.lab.own_api.kinds.value_tables import library
-
+REGEX: Any = import_module("regex") if find_spec("regex") else None
 PARSER: Any = getattr(re, "_parser", None)
 LONGEST_REPEAT = 6  # further than the least, where a pattern sets no end
 LONGEST_TEXT = 200
@@ -69,11 +70,11 @@ def has_pattern(pattern: str, text: str) -> bool:
 def _matches(pattern: str, text: str, how: str) -> bool:
     if len(text) > LONGEST_TEXT or not is_python_regex(pattern):
         return False
-    expressions = library("regex")  # `re` goes back and forth for as long as it takes
+    if REGEX is None:  # without the extra `api` patterns are those of our own tables
+        return getattr(re, how)(pattern, text) is not None
     try:
-        expression = expressions.compile(pattern)
-        return getattr(expression, how)(text, timeout=MATCHING_S) is not None
-    except (TimeoutError, expressions.error, *_UNKNOWN):
+        return getattr(REGEX.compile(pattern), how)(text, timeout=MATCHING_S) is not None
+    except (TimeoutError, REGEX.error, *_UNKNOWN):
         return False
 
 

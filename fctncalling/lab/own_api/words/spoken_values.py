@@ -213,9 +213,9 @@ def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
     if kind.topic == "fraction":
         return f"{value * 100:g}%"
     if unit.endswith(" cents"):
-        return spoken_money(value / 100, unit.split(" ")[0], rng)
+        return _money(value / 100, unit.split(" ")[0], rng)
     if len(unit) == 3 and unit.isupper():
-        return spoken_money(value, unit, rng)
+        return _money(value, unit, rng)
     amount: str | None = word_table("value_words")["amounts"].get(f"{unit} {value:g}")
     if amount is not None and rng.random() < 0.3:
         return amount
@@ -248,8 +248,7 @@ def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
     return str(text).replace(numerals, plain)
 
 
-def spoken_money(value: float, currency: str, rng: Random) -> str:
-    """Return a sum in a form that people write."""
+def _money(value: float, currency: str, rng: Random) -> str:
     numbers = library("babel.numbers")
     if round(value, 2) != value:
         return f"{_plain(value)} {currency}"
