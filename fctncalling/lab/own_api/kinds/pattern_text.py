@@ -6,13 +6,15 @@ import random
 import re
 import string
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
-REGEX: Any = import_module("regex") if find_spec("regex") else None
+REGEX: Any = None
+with suppress(ImportError):
+    REGEX = import_module("regex")
 PARSER: Any = getattr(re, "_parser", None)
 LONGEST_REPEAT = 6  # further than the least, where a pattern sets no end
 LONGEST_TEXT = 200
