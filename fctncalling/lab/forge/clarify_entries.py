@@ -125,8 +125,7 @@ def revealed_candidate_fault(
 
 def _is_told(value: Candidate, text: str) -> bool:
     """Whether a text has the words of a value, in any of its forms."""
-    words = f" {' '.join(split_words(text))} "
-    return any(f" {' '.join(split_words(form))} " in words for form in _forms(value))
+    return any(is_mentioned(form, text) for form in _forms(value))
 
 
 def _forms(value: Candidate) -> Iterable[str]:

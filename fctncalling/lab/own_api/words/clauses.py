@@ -153,47 +153,35 @@ class SaidValue(NamedTuple):
 
 @dataclass(frozen=True)
 class ClauseRow:
-    """One row of the table of clauses."""
+    """One row of `clauses.toml`."""
 
-    name: re.Pattern[str] | None
-    about: re.Pattern[str] | None
-    kinds: frozenset[str]
-    forms: tuple[str, ...]
-    sentences: tuple[str, ...]
-    literal: str  # how a text is written: plain, title, quoted
-    of_change: bool  # only where something is changed: "to Tuesday instead"
-    is_clear: bool  # whether its forms say what a value is where an API has hundreds of parameters
+    forms: str
+    sentences: str = ""
+    name: str = ""
+    about: str = ""
+    kinds: str = ""
+    literal: str = ""  # how a text is written: plain, title, quoted
+    of_change: bool = False  # only where something is changed: "to Tuesday instead"
+    clear: bool = False  # whether its forms say which of an API's hundreds of parameters is meant
 
-    def forms_of(self, kind: ArgumentKind) -> tuple[str, ...]:
+    def forms_of(self, kind: ArgumentKind) -> list[str]:
         """Return the forms that are clear for a kind: few values are clear alone."""
         bare = () if kind.kind in _CLEAR_ALONE else ("{v}", "- {v} -")
-        return tuple(form for form in self.forms if form not in bare)
+        return [form for form in split_phrases(self.forms) if form not in bare]
 
     def fits(self, name: str, kind: ArgumentKind) -> bool:
         """Return whether the row fits a parameter."""
-        if self.kinds and kind.kind not in self.kinds:
-            return False
         words = spaced_words(name)
-        if self.name and not self.name.search(words):
+        if self.kinds and kind.kind not in self.kinds.split():
             return False
-        return not self.about or bool(self.about.search(f"{words} {kind.description.lower()}"))
+        if self.name and not re.search(rf"\b(?:{self.name})\b", words):
+            return False
+        return re.search(self.about, f"{words} {kind.description.lower()}") is not None
 
 
 @cache
 def _rows() -> tuple[ClauseRow, ...]:
-    return tuple(
-        ClauseRow(
-            re.compile(rf"\b(?:{row['name']})\b") if "name" in row else None,
-            re.compile(row["about"]) if "about" in row else None,
-            frozenset(row.get("kinds", "").split()),
-            split_phrases(row["forms"]),
-            split_phrases(row.get("sentences", "")),
-            row.get("literal", ""),
-            row.get("of_change", False),
-            row.get("clear", False),
-        )
-        for row in word_table("clauses")["clause"]
-    )
+    return tuple(ClauseRow(**row) for row in word_table("clauses")["clause"])
 
 
 @cache
@@ -219,10 +207,10 @@ def said_by_table(words: FunctionWords, name: str, value: Any, rng: Random) -> S
         ways += [SaidValue(text, True) for text in sentences]
         if ways and rng.random() < LISTED_SHARE:
             return rng.choice(ways)
-    if row is None or not (forms := row.forms_of(kind)) or (words.method and not row.is_clear):
+    if row is None or not (forms := row.forms_of(kind)) or (words.method and not row.clear):
         return None
     is_sentence = bool(row.sentences) and rng.random() < SENTENCE_SHARE
-    form = rng.choice(row.sentences if is_sentence else forms)
+    form = rng.choice(split_phrases(row.sentences) if is_sentence else forms)
     return SaidValue(_filled(words, name, value, row, form, rng), is_sentence)
 
 
