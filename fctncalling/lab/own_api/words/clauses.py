@@ -237,7 +237,8 @@ def _filled(
         form = form.replace("{lv}", spoken_value_with_noun(words, name, value, rng))
     if "{o}" in form:
         form = form.replace("{o}", ordinal(int(value)) if isinstance(value, int) else text)
-    return re.sub(r"\b(\w+) \1\b", r"\1", form.replace("{l}", label).replace("{v}", text))
+    said = re.sub(r"\b(\w+) \1\b", r"\1", form.replace("{l}", label).replace("{v}", text))
+    return re.sub(r"\b([Aa]nother) an? ", r"\1 ", said)
 
 
 def with_optional_quotes(kind: ArgumentKind, text: str, literal: str, rng: Random) -> str:
