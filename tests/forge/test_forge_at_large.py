@@ -200,17 +200,6 @@ def test_figures_are_near_the_official_ones(category: str, tmp_path: Path) -> No
 
 
 @pytest.mark.prove
-def test_thousands_of_function_docs_are_distinct(tmp_path: Path) -> None:
-    docs = {
-        (doc.name, doc.description, tuple(doc.parameters["properties"]))
-        for task in iter_tasks(forged(tmp_path / "tasks.jsonl", 4000, categories=["multiple"]))
-        for doc in task.functions
-    }
-    assert len(docs) > 8000
-    assert len({name for name, _, _ in docs}) > 3000
-
-
-@pytest.mark.prove
 def test_sixty_tasks_a_second_and_memory_that_does_not_grow() -> None:
     run = ForgeRun(BfclSource(OfficialGuard()), 3000, 31, tuple(SHORT))
     sizes, start = [], time.process_time()

@@ -18,7 +18,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.measures import call_dependencies, count_multi_turn, measure_multi_turn
-from fctncalling.lab.forge.multi_turn import CATEGORIES, HISTORY_DIALS, multi_turn_plan
+from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, multi_turn_plan
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS, TABLE, function_moves
 from fctncalling.lab.forge.multi_turn.drafter import is_failed_result
 from fctncalling.lab.forge.multi_turn.planner import difficulty
@@ -204,12 +204,6 @@ def test_an_entry_is_read_by_load_tasks(tmp_path: Path) -> None:
     tasks = load_tasks(path)
     assert [task.category for task in tasks] == list(SHORT)
     assert all(isinstance(task, Task) and task.ground_truth for task in tasks)
-
-
-def test_categories_are_those_of_the_face() -> None:
-    assert set(SHORT) < set(CATEGORIES)
-    with pytest.raises(KeyError, match="expected one of"):
-        multi_turn_plan("simple_python", 0, 0)
 
 
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="official data is not here")

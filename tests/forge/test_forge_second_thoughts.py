@@ -53,12 +53,6 @@ def test_sentences_on_people_have_the_same_words_and_differ_in_who_decides() -> 
             assert chosen == ("meant" if is_settled else None)
 
 
-def test_both_sentences_of_a_pair_have_as_many_words_and_each_value_once() -> None:
-    for pair in thoughts(200):
-        assert len({len(each.split()) for each in pair}) == 1
-        assert all(each.count(slot) == 1 for each in pair for slot in ("{meant}", "{other}"))
-
-
 def twins(count: int) -> list[Twins]:
     made, rng = list[Twins](), random.Random("twins")
     while len(made) < count:

@@ -28,12 +28,7 @@ from fctncalling.lab.forge.own_api.drawn_call import askable_api, frames_of_part
 from fctncalling.lab.own_api.english import NUMBERS, ORDINALS
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.load import load_api
-from fctncalling.lab.own_api.words.clauses import (
-    WordedValue,
-    ordered_parameter_pairs,
-    said_span,
-    verbatim_value,
-)
+from fctncalling.lab.own_api.words.clauses import ordered_parameter_pairs, said_span
 from fctncalling.lab.own_api.words.frames import (
     RequestFrame,
     act_table,
@@ -41,7 +36,8 @@ from fctncalling.lab.own_api.words.frames import (
     with_own_frames,
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.spoken_values import spoken_date, spoken_time
+from fctncalling.lab.own_api.words.labelled_values import said_values
+from fctncalling.lab.own_api.words.spoken_values import WordedValue, spoken_date, spoken_time
 from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 from fctncalling.specification.api import OwnApi
 
@@ -281,14 +277,9 @@ def test_a_listed_value_is_no_noun_of_a_thing() -> None:
     assert "card" in alone.nouns("reader_id")
 
 
-def test_acts_are_many_and_each_can_be_asked_in_several_ways() -> None:
-    table = act_table()
-    assert len(table) >= 120
-    assert len({act.name for act in table}) == len(table)
-    counts = [sum(map(len, act.phrases.values())) for act in table]
-    assert sum(counts) / len(counts) > 8
+def test_phrases_of_acts_have_known_slots() -> None:
     known = {"{x}", "{n}", "{ns}", "{a}", "{o}", "{ao}", "{who}", "{what}", "{much}"}
-    for act in table:
+    for act in act_table():
         for phrase in (p for phrases in act.phrases.values() for p in phrases):
             assert set(re.findall(r"\{\w+\}", phrase)) <= known, phrase
 
@@ -388,7 +379,7 @@ def test_a_worded_value_is_said_in_its_words_behind_any_phrase() -> None:
     words = words_of("send_link", {"sort": kind, "days": {"type": "integer"}}, "Send a link.")
     for name in ("sort", "days"):
         for seed in range(40):
-            said = verbatim_value(words, name, WordedValue("x or y"), Random(seed))
+            [said] = said_values(words, {name: WordedValue("x or y")}, "do", Random(seed))
             assert "x or y" in said.text
             assert not OBJECT.search(said.text)
 

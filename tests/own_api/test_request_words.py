@@ -139,6 +139,13 @@ def words_of(method: str, path: str, description: str, *names: str) -> FunctionW
         ),
         ("GET", "/evals/{id}/runs", "List runs for a project", "list the runs of {id}", {}),
         ("POST", "/casts/{id}/send", "Send or schedule a cast", "send {id}", {"id": "cast"}),
+        (
+            "POST",
+            "/lessons/{lesson_id}/students",
+            "Sign a student up for a lesson",
+            "sign up a student for {lesson_id}",
+            {"lesson_id": "lesson"},
+        ),
     ],
 )
 def test_an_operation_is_asked_for_by_its_verb_its_thing_and_what_that_belongs_to(

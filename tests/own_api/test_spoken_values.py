@@ -25,7 +25,7 @@ from fctncalling.lab.forge.own_api.drawn_call import askable_api
 from fctncalling.lab.forge.own_api.own_single_turn import single_call_draft
 from fctncalling.lab.own_api.kinds import ArgumentKind, argument_kinds
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
-from fctncalling.lab.own_api.kinds.value_tables import DRAWN, library
+from fctncalling.lab.own_api.kinds.value_tables import library
 from fctncalling.lab.own_api.load import api_of_tool_list, load_api
 from fctncalling.lab.own_api.words.spoken_values import spoken_value
 from fctncalling.specification.api import SpecificationError
@@ -227,25 +227,15 @@ def test_without_its_libraries_forge_says_the_cure(
         library("faker")
 
 
-def test_versions_of_the_libraries_stand_in_the_head_and_one_seed_gives_the_same_bytes(
-    tmp_path: Path,
-) -> None:
-    properties: dict[str, Any] = {"guest_name": {}, "country_code": {}, "ip": {}}
-    parameters = {"properties": properties, "required": ["guest_name"]}
+def test_versions_of_the_libraries_stand_in_the_head_of_a_ledger(tmp_path: Path) -> None:
+    parameters = {"properties": {"guest_name": {}, "ip": {}}, "required": ["guest_name"]}
     tool = {"name": "find_guest", "description": "Find a guest.", "parameters": parameters}
     (tmp_path / "api.json").write_text(json.dumps([tool]))
-    texts = []
-    for name in ("one", "two"):
-        output = tmp_path / f"{name}.jsonl"
-        words = ["forge", "--api", str(tmp_path / "api.json"), "--num_tasks", "20"]
-        assert main([*words, "--category", "multiple", "--output", str(output)]) == 0
-        texts.append(output.read_text())
-        [ledger] = tmp_path.glob(f"{name}.jsonl*ledger*")
-        assert {"Faker", "babel", "tzdata"} <= json.loads(ledger.read_text().splitlines()[0])[
-            "libraries"
-        ].keys()
-    assert texts[0] == texts[1]
-    assert DRAWN > 100
+    words = ["forge", "--api", str(tmp_path / "api.json"), "--num_tasks", "20"]
+    assert main([*words, "--category", "multiple", "--output", str(tmp_path / "one.jsonl")]) == 0
+    [ledger] = tmp_path.glob("one.jsonl*ledger*")
+    head = json.loads(ledger.read_text().splitlines()[0])
+    assert {"Faker", "babel", "tzdata", "regex"} <= head["libraries"].keys()
 
 
 def test_headers_of_a_client_are_no_arguments_and_are_sent_as_documented(tmp_path: Path) -> None:

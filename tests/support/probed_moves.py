@@ -86,7 +86,7 @@ class _Probe:
         world = make_world(draw, [self.owner])
         walk = Walk(draw, [self.owner], world, Dials(inferred=0.0))
         walk.moves = self._known
-        walk.start_turn()
+        walk.turns.append([])
         with suppress(DeadEnd):
             for _ in range(index % 4):
                 walk.request(draw.choice(self.names), _ROOM)

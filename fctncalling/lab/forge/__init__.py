@@ -1,1 +1,1 @@
-"""Task forge: official-style tasks whose truths are proven by execution, no language model used."""
+"""Task forge: tasks like BFCL's, proven by execution, made without a language model."""

@@ -57,7 +57,7 @@ BFCL_CATEGORIES = tuple(name for name in FORGED_CATEGORIES if name != "clarify")
 """Categories of BFCL, which are made where none is named."""
 LONG_CONTEXT = ("multi_turn_long_context", "multi_turn_composite")
 """Categories whose tools load BFCL's long-context tables."""
-VERSION = 5
+VERSION = 6
 """Raised where the same seed gives other tasks than before."""
 NO_OFFICIAL_FILES = (
     "no official files are here, so no task is compared with theirs (import-bfcl gets them); the "
@@ -186,7 +186,7 @@ def _require_multi_turn(args: argparse.Namespace) -> None:
 
 
 def _categories(named: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the categories to make: those named, else BFCL's; long context where it can."""
+    """Return the named categories, else BFCL's; long context if its tables are here."""
     if named is not None:
         if any(name in LONG_CONTEXT for name in named):
             long_context_path()

@@ -1,4 +1,4 @@
-"""Questioning tasks, in pairs that are alike but for what decides whether a value is open.
+"""Clarify tasks, in pairs that differ only in the words that decide if a value is open.
 
 Twins of one sort have the same request, which leaves a value out. One function doc requires that
 parameter and has a default for another one, whose value is said; in the other doc the two have
@@ -73,7 +73,7 @@ class Candidate(NamedTuple):
 
 
 def guess_chance(kind: ArgumentKind) -> float:
-    """Return the chance of a guess at a value of a kind by one who knows how it is drawn.
+    """Return the chance that a guess at a value is right, for one who knows the distribution.
 
     It is 0 for decimals, dates, times, codes and addresses, which are drawn from hundreds.
     """
@@ -93,7 +93,7 @@ def withheld_fault(
     kind: ArgumentKind,
     value: Candidate,
 ) -> str | None:
-    """Return why a value that nobody said can be read from the prompt; None where it cannot.
+    """Return why a withheld value can be read from the prompt; None if it cannot.
 
     The values that the doc of the parameter `name` offers do not count, as long as there are
     `FEWEST_VALUES` of them.
@@ -112,7 +112,7 @@ def revealed_candidate_fault(
     kind: ArgumentKind,
     candidates: Sequence[Candidate],
 ) -> str | None:
-    """Return why one of two candidates can be told from the other; None where none can.
+    """Return why one of two candidates can be picked over the other; None if neither can.
 
     The question has to say both as often, and no doc either.
     """
@@ -125,8 +125,7 @@ def revealed_candidate_fault(
 
 def _is_told(value: Candidate, text: str) -> bool:
     """Whether a text has the words of a value, in any of its forms."""
-    words = f" {' '.join(split_words(text))} "
-    return any(f" {' '.join(split_words(form))} " in words for form in _forms(value))
+    return any(is_mentioned(form, text) for form in _forms(value))
 
 
 def _forms(value: Candidate) -> Iterable[str]:
@@ -145,7 +144,7 @@ def _count(text: str, question: str) -> int:
 
 
 def _text_of(docs: Sequence[dict[str, Any]], name: str, kind: ArgumentKind) -> str:
-    """Return the text of function docs, without the values that the parameter's own doc offers."""
+    """Return the text of function docs without the values that the parameter's doc offers."""
     kept = copy.deepcopy(list(docs))
     if kind.values:
         for doc in kept:
@@ -218,7 +217,7 @@ Values = Mapping[str, Candidate]  # parameter -> value
 
 @dataclass(frozen=True)
 class ClarifyDraft:
-    """A questioning task before it is an entry; parameters by the names of the document."""
+    """Draft of a clarify task; parameters have the names of the function document."""
 
     question: str
     docs: list[dict[str, Any]]
@@ -231,7 +230,7 @@ class ClarifyDraft:
 
 
 class Twins(NamedTuple):
-    """A task in which nothing is missing, and one in which a value is open."""
+    """Two alike tasks: a complete one, and one with an open value."""
 
     complete: ClarifyDraft
     unclear: ClarifyDraft
@@ -293,7 +292,7 @@ class _Scene(NamedTuple):
 
 
 def twins_without_value(rng: random.Random) -> Twins:
-    """Return twins whose request does not speak of a value. Raises NoTaskDrawn."""
+    """Return twins with a request that leaves a value out. Raises NoTaskDrawn."""
     scene = _scene(rng)
     if len(scene.askable) < 2:
         raise NoTaskDrawn("fewer than two values to ask for")
@@ -321,7 +320,7 @@ def twins_without_value(rng: random.Random) -> Twins:
 
 
 def twins_naming_two_values(rng: random.Random) -> Twins:
-    """Return twins whose request names two values of a parameter. Raises NoTaskDrawn."""
+    """Return twins with a request that names two values of a parameter. Raises NoTaskDrawn."""
     scene = _scene(rng)
     words = scene.function.words
     names = [name for name in scene.askable if not _quotes((words.clauses or {})[name])]
@@ -379,9 +378,8 @@ def _askable(function: OfferedFunction) -> Iterator[str]:
     hanging = {
         each
         for pair in pairwise((None, *kinds))
-        if pair[1] is not None and _hangs(clauses.get(pair[1], ()))
+        if any(text == "{}" or text.startswith(_HANGING) for text in clauses.get(pair[1] or "", ()))
         for each in pair
-        if each is not None
     }
     for name, kind in kinds.items():
         can_go = name not in slots and name not in hanging and name in clauses
@@ -389,12 +387,8 @@ def _askable(function: OfferedFunction) -> Iterator[str]:
             yield name
 
 
-def _hangs(clauses: Sequence[str]) -> bool:
-    return any(clause == "{}" or clause.startswith(_HANGING) for clause in clauses)
-
-
 def _quotes(clauses: Sequence[str]) -> bool:
-    """Whether a value stands in quotes, where two of them would read as one."""
+    """Whether clauses quote a value: two values in one quotation would read as one."""
     return any(mark in clause for clause in clauses for mark in "\"'")
 
 
@@ -431,7 +425,7 @@ def _candidate(kind: ArgumentKind, value: Any, rng: random.Random) -> Candidate:
 
 
 def _worded(arguments: Mapping[str, Any], values: Values) -> dict[str, Any]:
-    """Return arguments in their words, where these are known."""
+    """Return arguments in their words, if these are known."""
     return {
         name: WordedValue(values[name].text) if name in values else value
         for name, value in arguments.items()
@@ -439,7 +433,7 @@ def _worded(arguments: Mapping[str, Any], values: Values) -> dict[str, Any]:
 
 
 def _default(scene: _Scene, name: str, value: Candidate, rng: random.Random) -> Any:
-    """Return a default that is not the value: the function's own, or a drawn one."""
+    """Return a default that differs from the value: the function's default, or a drawn one."""
     kind = scene.function.words.kinds[name]
     default: Any = scene.function.template.words.kinds[name].default
     if default is MISSING:
@@ -461,7 +455,7 @@ QUESTIONS = (
 
 
 def draft_fault(draft: ClarifyDraft) -> str | None:
-    """Return why a draft is thrown away: a value stands where it must not, or not where it must."""
+    """Return why a draft is thrown away: a value is said that must not be, or is not said."""
     for name, each in draft.values.items():
         if name != draft.parameter and not is_mentioned(each.text, draft.question):
             return "does not say a value"
@@ -472,7 +466,7 @@ def draft_fault(draft: ClarifyDraft) -> str | None:
 
 
 def find_misunderstood_question(task: Task, draft: ClarifyDraft) -> str | None:
-    """Return a question that the rule-based user takes for another one; None where it takes none.
+    """Return a question that the rule-based user misunderstands; None if there is none.
 
     Asked for the value that is open, it has to say it; asked for another one, it must not.
     """
@@ -490,7 +484,7 @@ def find_misunderstood_question(task: Task, draft: ClarifyDraft) -> str | None:
 
 
 def clarify_proof_fault(task: Task, draft: ClarifyDraft) -> str | None:
-    """Return why a task is not proven; None where it is.
+    """Return why the proof of a task fails; None if it holds.
 
     Its calls are proven as those of other single-turn tasks. Without a question they have to be a
     guess where a value is open, and right where none is; one question more is needless, and a call
@@ -565,7 +559,7 @@ def _place(category: str, seed: int, index: int) -> tuple[str, bool]:
 
 
 def _fault(twins: Twins, category: str, index: int) -> str | None:
-    """Return why twins are thrown away, whichever of them is wanted; None where they are not.
+    """Return why twins are thrown away, whichever is wanted; None if they are sound.
 
     Raises UnprovenTask for a defect of the forge.
     """
@@ -594,7 +588,7 @@ def _entry(draft: ClarifyDraft, category: str, index: int) -> dict[str, Any]:
 
 
 def _known(draft: ClarifyDraft) -> dict[str, Any]:
-    """Return what the user knows: the values as it said them, and the open one as it would."""
+    """Return the values that the user knows, as the request or an answer says them."""
     return {
         name: each.value
         if name == draft.parameter and each.text not in each.accepted

@@ -1,4 +1,4 @@
-"""Forge tasks that look and behave like BFCL's, or of your own functions, their truths proven.
+"""Forge tasks that look and behave like BFCL's, or use your functions; their truths are proven.
 
 No language model is used: function docs, questions and accepted values are composed
 from tables; the same seed makes the same file, byte for byte. A task that shares eight
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the tasks; return 0, or 2 with one line where they cannot be made or written."""
+    """Make the tasks; return 0, or 2 with one line if they cannot be made or written."""
     try:
         _require_numbers(args)
         if args.api is not None:
@@ -104,7 +104,7 @@ def _text(report: ForgeReport) -> str:
 
 
 def _require_numbers(args: argparse.Namespace) -> None:
-    """Raise InputError for a number or name that nothing can be made with."""
+    """Raise InputError for a number or name that gives no tasks."""
     if args.num_tasks < 1:
         raise InputError(f"--num_tasks: got {args.num_tasks}, expected at least 1")
     if args.jobs < 1 or (args.jobs > 1 and not hasattr(os, "fork")):

@@ -101,7 +101,7 @@ class ForgeFiles:
             ) from None
 
     def __enter__(self) -> Self:
-        """Begin the files. Raises OutputConflict where another run writes them, or none can."""
+        """Begin the files. Raises OutputConflict if they are in use or cannot be written."""
         try:
             self.output.parent.mkdir(parents=True, exist_ok=True)
             self._lock = lock_for_file(self.output)
@@ -151,7 +151,7 @@ class ForgeFiles:
         self._part.replace(self.output)
 
     def _texts(self, entry: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield (file name below the folder, object) of what an entry writes."""
+        """Yield (file name below the folder, object) for each object that an entry writes."""
         if self._settings.get("layout") != "bfcl":
             yield "", entry
             return
@@ -228,11 +228,11 @@ class TaskSource(ABC):
         """Draw a proven task, determined by the arguments; raises ForgeFailure."""
 
     def reworded(self, drawn: ForgedEntry) -> ForgedEntry:
-        """Return a drawn task as the file has it."""
+        """Return a drawn task in the words of the file."""
         return drawn
 
     def fault(self, made: ForgedEntry) -> str | None:
-        """Return why a task is thrown away, if it is."""
+        """Return why a task is thrown away, if so."""
         return None
 
     @abstractmethod
@@ -269,7 +269,7 @@ _OBJECT = re.compile(r"\b[A-Z]\w*\(\w+=['\"\d\[{(]|<[\w.]+ object at 0x|\ue010")
 
 
 def text_fault(texts: Iterable[str]) -> str | None:
-    """Return why what a user says is no person's text; None where it may be one."""
+    """Return why a user text cannot be a person's; None if it can."""
     return OBJECT_SAID if any(map(_OBJECT.search, texts)) else None
 
 

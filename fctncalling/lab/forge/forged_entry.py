@@ -1,4 +1,4 @@
-"""Forged tasks as entries of a file, with what the ledger says of them, and their proofs.
+"""Forged tasks as entries of a file, with their ledger data and their proofs.
 
 The truth of a single-turn task passes, and nothing near it does.
 """
@@ -23,7 +23,7 @@ Record = list[dict[str, dict[str, Any]]]
 
 
 def proof_fault(task: Task) -> str | None:
-    """Return why a task is not proven; None where it is.
+    """Return why the proof of a task fails; None if it holds.
 
     The expected calls are rendered as text, decoded and judged; then every argument is set to a
     wrong value, every parameter that goes unsaid is given one, and every call is turned into one of
@@ -114,7 +114,7 @@ def wrong_value(value: Any, accepted: list[Any]) -> Any:
 
 
 def question_fault(task: Task, record: Record, *, is_open: bool) -> str | None:
-    """Return why it is not proven when to ask; None where it is.
+    """Return why the proof of when to ask a question fails; None if it holds.
 
     Without a question the expected calls are a guess where a value is open, and right where none
     is; one question more than that is needless.
@@ -129,7 +129,7 @@ def question_fault(task: Task, record: Record, *, is_open: bool) -> str | None:
 
 
 class UnprovenTask(AssertionError):
-    """A forged task whose truth does not prove itself: a defect of the tables or of the forge."""
+    """Forged task with a truth that fails its proof: a defect of the tables or of the forge."""
 
 
 class ForgedEntry(NamedTuple):
@@ -155,7 +155,7 @@ def user_texts(question: Any) -> Iterator[str]:
 
 
 def atoms(value: Any) -> Iterator[Any]:
-    """Yield what stands in the lists and dicts of a value, at any depth."""
+    """Yield the atoms in the lists and dicts of a value, at any depth."""
     if isinstance(value, dict | list | tuple):
         for each in value.values() if isinstance(value, dict) else value:
             yield from atoms(each)
@@ -164,7 +164,7 @@ def atoms(value: Any) -> Iterator[Any]:
 
 
 def entry_task(entry: Mapping[str, Any]) -> Task:
-    """Return an entry as the task that it is read as."""
+    """Return an entry as the task that `load_tasks` reads."""
     return Task(
         entry["id"],
         entry["id"].rpartition("_")[0],
@@ -205,7 +205,7 @@ def _points(values: list[Any]) -> float:
 
 
 def user_answer(task: Task, question: str, register: str) -> str:
-    """Return what the rule-based user answers to a question."""
+    """Return the answer of the rule-based user to a question."""
     about = {"task_id": task.id, "category": task.category, "turn": 0, "task": task}
     conversation = [*task.question[0], {"role": "assistant", "content": question}]
     return RuleUser(register)(conversation, about) or ""
@@ -217,7 +217,7 @@ class NoTaskDrawn(Exception):
 
 @dataclass(frozen=True)
 class SingleTurnTask:
-    """Drawn task: a question, function docs and what is accepted."""
+    """Drawn task: a question, function docs and accepted calls."""
 
     question: str
     functions: list[dict[str, Any]]

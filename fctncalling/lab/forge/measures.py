@@ -49,7 +49,7 @@ def write_report(
 
 
 def official_tasks(folder: Path | None, category: str) -> list[Task]:
-    """Return the official tasks of a category; none where the folder has no such file."""
+    """Return the official tasks of a category; none if the folder has no such file."""
     file = folder and folder / f"BFCL_v4_{category}.json"
     try:
         return list(iter_tasks(file)) if file and file.exists() else []
@@ -161,7 +161,6 @@ def measure_single_turn(tasks: Iterable[Task]) -> dict[str, Figure]:
         "parameters with default": _mean("default" in each for _, each, _ in parameters),
         "dotted names": _mean("." in doc.name for doc in docs),
         "questions that end in ?": _mean(text.rstrip().endswith("?") for text in questions),
-        "questions with quotes": _mean("'" in text or '"' in text for text in questions),
         **_truth_shares(tasks),
         **_overlap_shares(tasks),
         **{f"words of a {name}": length_spread(each) for name, each in texts.items()},
@@ -169,40 +168,23 @@ def measure_single_turn(tasks: Iterable[Task]) -> dict[str, Figure]:
 
 
 def _truth_shares(tasks: Sequence[Task]) -> dict[str, float]:
-    """Return shares of the expected arguments; none where a category expects no calls."""
-    told = [
-        (values, " ".join(user_texts(task.question)))
+    """Return shares of the expected arguments; none if a category expects no calls."""
+    arguments = [
+        values
         for task in tasks
         for call in task.ground_truth or ()
         for accepted in call.values()
         for values in accepted.values()
         if isinstance(values, list) and values
     ]
-    if not told:
+    if not arguments:
         return {}
-    arguments = [values for values, _ in told]
-    given = [(values[0], words) for values, words in told if values[0] != OMITTED]
     return {
-        "numbers that the question does not hold": _mean(
-            is_implied_number(value, words) for value, words in given
-        ),
-        "texts that begin with an article": _mean(
-            str(value).lower().startswith("the ") for value, _ in given if isinstance(value, str)
-        ),
-        "arguments that may be left out": _mean(OMITTED in values for values in arguments),
         "arguments left unsaid": _mean(values[0] == OMITTED for values in arguments),
         "arguments accepted in several forms": _mean(
             len([value for value in values if value != OMITTED]) > 1 for values in arguments
         ),
     }
-
-
-def is_implied_number(value: Any, question: str) -> bool:
-    """Whether a value is a number that does not stand in the question: 4 for "quarterly"."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    number = re.escape(f"{value:.12g}")
-    return not re.search(rf"(?<![\d.]){number}(?!\.?\d)", question.replace(",", ""))
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -269,7 +251,7 @@ class CallDependencies(NamedTuple):
 
 
 def call_dependencies(task: Task) -> CallDependencies:
-    """Return what each call of a task's ground truth does to the rest, by replay."""
+    """Return the effect of each call of a task's ground truth on the rest, by replay."""
     calls = [call for turn in task.ground_truth or () for call in turn]
     results, state = _replay(task, calls, None)
     later, changed = [], []
@@ -355,7 +337,7 @@ def measure_multi_turn(counts: Mapping[str, Counter[Any]]) -> dict[str, Any]:
 
 
 def argument_provenances(task: Task, results: Iterable[str]) -> Iterator[str]:
-    """Yield where each atom of each argument can be read, the nearest place first."""
+    """Yield the nearest source of each atom of each argument."""
     told, earlier, shown = iter(results), "", ""
     state = json.dumps(task.initial_config, ensure_ascii=False)
     for messages, calls in zip(task.question, oracle_calls(task), strict=True):
@@ -375,7 +357,7 @@ def _place(value: Any, places: Mapping[str, str]) -> str:
 
 
 def occurs(value: Any, text: str) -> bool:
-    """Whether a text holds a value: a number as a number of its own, a text in any letter case."""
+    """Whether a text contains a value: a number as a whole number, a text in any letter case."""
     wanted, text = str(value).casefold(), text.casefold()
     if isinstance(value, int | float):
         text = re.sub(r"(?<=\d),(?=\d\d\d)", "", text)

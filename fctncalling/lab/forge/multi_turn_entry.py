@@ -86,7 +86,7 @@ def _needs_history(plan: Plan, texts: Sequence[str]) -> bool:
 def _provenance(
     plan: Plan, unsaid_plans: int, measured: Criticality | None = None
 ) -> dict[str, Any]:
-    """Return where the arguments come from, and which steps the words do not mention."""
+    """Return the sources of the arguments, and the number of unmentioned steps."""
     sources = Counter(value.provenance for value in plan.values)
     return {
         "plan": plan.seed,

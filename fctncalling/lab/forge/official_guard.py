@@ -1,4 +1,4 @@
-"""Near-duplicate guard: what a forged task may not share with an official one."""
+"""Near-duplicate guard: words and calls that a forged task may not share with an official one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORD = re.compile(r"\w+")
 
 
 def digest(text: str) -> int:
-    """Return 8 bytes that stand for a text: the same on every machine."""
+    """Return an 8-byte hash of a text: the same on every machine."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
@@ -38,7 +38,7 @@ def word_ngrams(texts: Iterable[str]) -> Iterator[str]:
 
 
 def expected_calls_text(task: Task) -> str | None:
-    """Return a task's expected calls with their values as one text; None where it expects none."""
+    """Return a task's expected calls with their values as one text; None if it expects none."""
     try:
         turns = oracle_calls(task)
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -61,7 +61,7 @@ class OfficialGuard:
 
     @classmethod
     def of_folder(cls, folder: Path) -> OfficialGuard:
-        """Return the guard against every task file of a folder; TaskError where one is broken."""
+        """Return the guard against every task file of a folder; TaskError if one is broken."""
         guard = cls(folder=folder)
         for file in sorted(folder.glob("BFCL_*.json")):
             if file.stem.endswith("_format_sensitivity"):
@@ -78,7 +78,7 @@ class OfficialGuard:
         return guard
 
     def fault(self, texts: Iterable[str], sequence: str | None) -> str | None:
-        """Return what a task shares with an official one; None where nothing."""
+        """Return the reason why a task resembles an official one; None if it does not."""
         if not self.files:
             return None
         if any(digest(ngram) in self._ngrams for ngram in word_ngrams(texts)):
@@ -89,7 +89,7 @@ class OfficialGuard:
 
 
 def _user_texts(entry: Any, place: Location) -> list[str]:
-    """Return the user messages of an entry. Raises TaskError where it has no such messages."""
+    """Return the user messages of an entry. Raises TaskError if it has no such messages."""
     try:
         return list(user_texts(entry["question"]))
     except (KeyError, TypeError):

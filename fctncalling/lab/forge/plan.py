@@ -1,4 +1,4 @@
-"""Plans of multi-turn tasks: what the user wants, call by call, before any words are written.
+"""Plans of multi-turn tasks: the user's wishes, call by call, before any words are written.
 
 A plan is made by `fctncalling.lab.forge.multi_turn`, its user texts by
 `fctncalling.lab.forge.words`. It says of every argument where its value comes from, so that the
@@ -11,6 +11,7 @@ import ast
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -62,7 +63,7 @@ Role = Literal[
 
 @dataclass(frozen=True)
 class Source:
-    """Place where a value was known before this turn's words."""
+    """Earlier place at which a value was known."""
 
     turn: int = -1  # the turn whose words say it or whose call returned it; -1: initial state
     call: int = -1  # index in that turn's calls, for a result
@@ -71,7 +72,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Value:
-    """One argument's value, its kind and where it comes from.
+    """One argument's value, its kind and its source.
 
     `kind` names what it is to a person: "file_name", "city", "airport", "amount" (see
     `fctncalling.lab.forge.multi_turn.dials`), the element's kind for a list ("door" for a list of
@@ -88,13 +89,13 @@ class Value:
 
     @property
     def path(self) -> tuple[str | int, ...]:
-        """Keys down to it in a result or in the initial state; none where it comes from neither."""
+        """Keys down to it in a result or in the initial state; () for other sources."""
         return self.source.path if self.source is not None else ()
 
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """One call of the truth. `result` is the tool's own result text."""
+    """One call of the truth. `result` is the tool's result text."""
 
     class_name: str
     function: str
@@ -107,7 +108,7 @@ class PlannedCall:
 
 @dataclass(frozen=True)
 class PlannedTurn:
-    """One user turn: the calls of its truth and what its words ask for."""
+    """One user turn: the calls of its truth and the calls that its words ask for."""
 
     calls: tuple[PlannedCall, ...]
     role: Role = "request"
@@ -175,7 +176,7 @@ def task_entry(plan: Plan, texts: Sequence[str], task_id: str) -> dict[str, Any]
 
 
 def parse_result(text: str) -> Any:
-    """Return a result text as data; what is none stays a text."""
+    """Return a result text as data; any other text stays a text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -192,19 +193,10 @@ def call_text(call: PlannedCall) -> str:
 
 
 def plain_call(call: PlannedCall) -> PlainCall:
-    """Return a planned call as the tools take it, its lists and dicts its own."""
+    """Return a planned call in the form that tools take, with copies of its lists and dicts."""
     return PlainCall(
-        call.function, (), {key: copy_argument(v.value) for key, v in call.arguments.items()}
+        call.function, (), {key: deepcopy(v.value) for key, v in call.arguments.items()}
     )
-
-
-def copy_argument(value: Any) -> Any:
-    """Return an argument that the tools may keep: lists and dicts are theirs to change."""
-    if isinstance(value, list):
-        return [copy_argument(each) for each in value]
-    if isinstance(value, dict):
-        return {key: copy_argument(each) for key, each in value.items()}
-    return value
 
 
 def said_earlier(call: PlannedCall, turn: int, but: Collection[str] = ()) -> PlannedCall:
@@ -246,7 +238,7 @@ def call_places(plan: Plan) -> list[Place]:
 
 
 def replay(plan: Plan) -> list[TurnResults]:
-    """Return what each turn leaves behind."""
+    """Return the results and states of each turn."""
     session = open_session(plan)
     return [
         TurnResults(_executed(session, plan, t, {}), session.public_state())

@@ -63,7 +63,7 @@ def is_plural(noun: str) -> bool:
 
 
 def with_article(noun: str) -> str:
-    """Return a noun with "a" or "an"; a plural goes without."""
+    """Return a noun with "a" or "an"; a plural has none."""
     if is_plural(noun) or noun.split(" ")[-1] in _SAME_IN_BOTH:
         return noun
     return f"{'an' if re.match(_VOWEL, noun) else 'a'} {noun}"
@@ -86,7 +86,7 @@ def correct_articles(text: str) -> str:
 
 
 def with_articles_as_written(text: str) -> str:
-    """Return a text whose articles before words of its own are marked, not to be corrected."""
+    """Return a text with marks on its articles, which are not to be corrected."""
     return _ARTICLE.sub(rf"\1{_AS_WRITTEN}", text)
 
 
@@ -193,6 +193,19 @@ def read_day(text: str) -> datetime.date | None:
     """Return the day that a text is; None for any other text."""
     plain = _BEFORE_DAY.sub("", text)
     return next((_day(day) for each in _DAYS if (day := each.fullmatch(plain))), None)
+
+
+@lru_cache(8192)
+def spaced_words(name: str) -> str:
+    """Return the words of a name in lower case: "contactEmail", "contact_email", "tasks.add"."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
+    return re.sub(r"[^A-Za-z0-9']+", " ", parted).strip().lower()
+
+
+def things_of_path(path: str) -> list[str]:
+    """Return the words of each named part of a path, without versions and the like."""
+    parts = [part for part in path.split("#")[0].split("/") if part and "{" not in part]
+    return [spaced_words(e) for e in parts if not re.fullmatch(r"v?[\d.]+|api|rest|me", e)]
 
 
 def enumerated(texts: Sequence[str], conjunction: str = " and ") -> str:

@@ -116,14 +116,14 @@ def stems(text: str) -> Iterator[str]:
     """Yield the stems of a text's words, those of camelCase and snake_case apart."""
     for word in _WORD.findall(_CODE.sub(" ", text)):
         if (low := word.lower()) not in STOP_WORDS:
-            yield _stem(low)
+            yield stem(low)
 
 
 _ENDS = ((("ies", 2), ("es", 3), ("s", 2)), (("ied", 2), ("ing", 3), ("ed", 3)))
 """English endings of nouns, then of verbs, and how many letters stand before them at least."""
 
 
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
     """Return a word without its endings, roughly: "bookings", "booked", "book" are one."""
     for ends in _ENDS:
         for end, least in ends:
@@ -136,7 +136,7 @@ def _stem(word: str) -> str:
 
 _NO_PLURAL = ("ss", "us", "is")
 _ALIKE = {
-    _stem(word): [_stem(each) for each in family.split()]
+    stem(word): [stem(each) for each in family.split()]
     for family in FAMILIES
     for word in family.split()
 }

@@ -27,7 +27,7 @@ _CLASS = re.compile(r"[\w.]+:[\w.]+")
 
 
 def load_api(spec: str, *, scenarios: Path | None = None) -> OwnApi:
-    """Return the API that a SPEC describes; SpecificationError, in one line, where none is."""
+    """Return the API that a SPEC describes; SpecificationError, in one line, on failure."""
     try:
         return _loaded(spec, scenarios)
     except RecursionError:
@@ -67,7 +67,7 @@ START_TIMEOUT_S = 30.0
 
 
 def api_of_mcp_server(spec: str, server: McpServer | None = None) -> OwnApi:
-    """Return the API of "mcp:COMMAND" or "mcp:URL"; SpecificationError where it cannot be had."""
+    """Return the API of "mcp:COMMAND" or "mcp:URL"; SpecificationError on failure."""
     try:
         server = server or McpServer(spec, start_timeout_s=START_TIMEOUT_S)
     except (ToolDefinitionError, MissingExtra) as error:
@@ -89,7 +89,7 @@ def _name(spec: str) -> str:
 
 
 def api_of_python_class(spec: str, scenarios: Path | None = None) -> OwnApi:
-    """Return the API of "module:Class"; SpecificationError where it cannot be had."""
+    """Return the API of "module:Class"; SpecificationError on failure."""
     add_working_folder_to_path()
     try:
         tool = import_object(spec)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.lab.own_api.shown_names import shown_names
+from fctncalling.lab.own_api.kinds.free_texts import shown_names
 from fctncalling.specification.api import CollectedFunctions, OwnApi, SpecificationError, shown
 from fctncalling.specification.document import ReferenceResolver
 from fctncalling.specification.schema import MAX_EXAMPLES, SchemaReader, as_list, text_list, text_of
@@ -25,7 +25,7 @@ class OperationOrigins:
         given = components.get("securitySchemes") if isinstance(components, Mapping) else None
         given = document.get("securityDefinitions", given)  # OpenAPI 2
         schemes = given if isinstance(given, Mapping) else {}
-        self._schemes = {
+        self.schemes = {
             str(name): _scheme(str(name), references.followed(each, f"securitySchemes.{name}")[0])
             for name, each in schemes.items()
         }
@@ -38,7 +38,7 @@ class OperationOrigins:
         security: Any = next((each["security"] for each in every if "security" in each), [])
         origin = {"method": method.upper(), "path": path, "server": _server(servers)}
         alternatives = [
-            [self._schemes.get(str(name)) or _scheme(str(name), None) for name in each]
+            [self.schemes.get(str(name)) or _scheme(str(name), None) for name in each]
             for each in as_list(security)
             if isinstance(each, Mapping)
         ]
@@ -51,16 +51,11 @@ class OperationOrigins:
         scheme = "https" if "https" in schemes or not schemes else schemes[0]
         return [{"url": f"{scheme}://{host}{base}" if host else base}]
 
-    @property
-    def has_schemes(self) -> bool:
-        """Whether the document has security schemes, which say how keys are sent."""
-        return bool(self._schemes)
-
     def is_key(self, name: str, place: str) -> bool:
         """Whether a parameter is the key of a security scheme, which no user says."""
         return any(
             each.get("in") == place and str(each.get("name")).lower() == name.lower()
-            for each in self._schemes.values()
+            for each in self.schemes.values()
         )
 
 
@@ -97,7 +92,7 @@ def _variable(name: str) -> str:
 
 
 def parameter_origin(parameter: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return where a parameter stands in the request, and what of its style is no default."""
+    """Return the place of a parameter in the request, and its style if not the default."""
     kept = {key: parameter[key] for key in ("style", "explode") if key in parameter}
     if parameter.get("type") == "array":  # OpenAPI 2
         kept["explode"] = parameter.get("collectionFormat") == "multi"
@@ -134,7 +129,7 @@ _KEY_IN_WORDS = re.compile(
 
 
 class Operation(NamedTuple):
-    """One operation, and the path item that it stands in."""
+    """One operation and its path item."""
 
     method: str
     path: str
@@ -160,7 +155,7 @@ class OperationArgument:
 def api_of_openapi_document(
     document: Mapping[str, Any], spec: str, path: Path | None = None
 ) -> OwnApi:
-    """Return the API of an OpenAPI document; SpecificationError where it is none."""
+    """Return the API of an OpenAPI document; SpecificationError for another document."""
     version = shown(document.get("openapi", document.get("swagger", "")), 20)
     if not re.match(r"(2\.0|3\.[012])(\.|$)", version.strip("'")):
         raise SpecificationError(
@@ -340,7 +335,7 @@ class _Operations:
         if self._origins.is_key(name, place):
             return "the key of a security scheme"
         told = text_of(parameter.get("description"))
-        if self._origins.has_schemes and place != "path" and _KEY_IN_WORDS.match(told):
+        if self._origins.schemes and place != "path" and _KEY_IN_WORDS.match(told):
             return "the key of a security scheme"
         if place == "header":  # the revision of an API, a request's key: no user says these
             self._headers.append(client_header(parameter, required=required))
@@ -382,7 +377,7 @@ class _Operations:
     def _media_type(
         self, operation: Mapping[str, Any], of_body: Sequence[OperationArgument]
     ) -> str:
-        """Return the media type of a body in OpenAPI 2: JSON, or a form where it takes no other."""
+        """Return the media type of a body in OpenAPI 2: JSON, or a form if it takes no other."""
         if not of_body:
             return ""
         is_form = any("form" in each.origin for each in of_body)

@@ -30,7 +30,7 @@ class SendError(ValueError):
 
 
 def senders(functions: Iterable[Mapping[str, Any]], *, send: bool) -> dict[str, Callable[..., str]]:
-    """Return what sends a call, by the names of a `functions.json`; an error is its answer."""
+    """Return a sender for each function of a `functions.json`; errors are answers."""
 
     def sender(origin: Mapping[str, Any]) -> Callable[..., str]:
         def called(**arguments: Any) -> str:
@@ -45,7 +45,7 @@ def senders(functions: Iterable[Mapping[str, Any]], *, send: bool) -> dict[str, 
 
 
 def run_call(origin: Mapping[str, Any], arguments: Mapping[str, Any], *, send: bool = True) -> str:
-    """Return the answer to a call by this API's names, or, unsent, what would be sent.
+    """Return the answer to a call by this API's names, or, unsent, the request.
 
     SendError where there is nothing to send it to, or a key is missing.
     """
@@ -91,7 +91,7 @@ def http_request(
     arguments: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
 ) -> OperationRequest:
-    """Return the request of an operation; SendError where it cannot be made.
+    """Return the request of an operation; SendError if it cannot be made.
 
     `environment` has the keys; without one their names stand in their places.
     """

@@ -1,4 +1,4 @@
-"""Tables of the planner: what BFCL's functions take, show and need, and the dials of a plan.
+"""Tables of the planner: arguments, results and needs of BFCL's functions, and dials of a plan.
 
 `moves.json` is what `tests/support/probed_moves.py` learns from our own tools; measures (any
 number would do, so probing cannot tell them apart) are named by hand in `measures.json`.
@@ -43,7 +43,7 @@ CLASS_OF = {name: owner for owner, names in PARAMETER_KINDS.items() for name in 
 
 
 class FunctionMoves:
-    """Table of what cures each function's refusals and of the kinds that its results hold."""
+    """Table of the cures for each function's refusals and of the kinds in its results."""
 
     def __init__(self, learned: Mapping[str, Mapping[str, Any]]) -> None:
         self._learned = learned
@@ -71,7 +71,7 @@ class FunctionMoves:
         return list(cures.get(refusal_signature(refusal), ()))
 
     def changes_state(self, function: str) -> bool:
-        """Whether a call of the function may change what is compared."""
+        """Whether a call of the function may change the compared state."""
         return bool(self._learned.get(function, {}).get("changes", False))
 
     def makes_something(self, function: str) -> bool:
@@ -81,7 +81,7 @@ class FunctionMoves:
         )
 
     def reads_affected_by(self, function: str) -> list[str]:
-        """Return the reads whose results a call of the function may change."""
+        """Return the reads that a call of the function may affect."""
         return list(self._learned.get(function, {}).get("seen_by", ()))
 
 
@@ -165,7 +165,7 @@ CLASS_WEIGHTS: dict[tuple[str, ...], float] = {
 
 
 def class_combination_weights(apis: Sequence[str]) -> dict[tuple[str, ...], float]:
-    """Return the combinations that involve no class but these; all of them where none is named."""
+    """Return the combinations that involve no class but these; all of them if none is named."""
     if not apis:
         return CLASS_WEIGHTS
     return {names: weight for names, weight in CLASS_WEIGHTS.items() if set(names) <= set(apis)}

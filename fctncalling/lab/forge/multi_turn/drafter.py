@@ -1,4 +1,4 @@
-"""Arguments of a call, drafted by `couplings.toml` from what was said and seen before.
+"""Arguments of a call, drafted by `couplings.toml` from earlier words and results.
 
 A draft need not succeed: the walk executes it and drafts another where the tools refuse.
 """
@@ -41,7 +41,7 @@ class Knowledge:
     calls: dict[tuple[int, int], Mapping[str, Value]] = field(default_factory=dict)
 
     def said(self, value: Value, turn: int) -> None:
-        """Note what the words of a turn say."""
+        """Note the values that a turn's words say."""
         if value.provenance == "said_now":
             items = value.value if isinstance(value.value, list) else [value.value]
             self.facts.extend(Fact(value.kind, item, turn) for item in items)
@@ -49,26 +49,26 @@ class Knowledge:
             self.facts.append(Fact(value.kind, value.value, turn, origin=value))
 
     def seen(self, result: Any, kinds: Mapping[str, str], turn: int, call: int) -> None:
-        """Note what a result tells; `kinds` maps patterns of paths ("history.*") to kinds."""
+        """Note the values in a result; `kinds` maps patterns of paths ("history.*") to kinds."""
         for path, value in leaves_with_paths(result):
             kind = kinds.get(pattern(path))
             if kind is not None:
                 self.facts.append(Fact(kind, value, turn, call, path))
 
     def said_in(self, kind: str, turn: int) -> list[Fact]:
-        """Return what the words of one turn say of a kind."""
+        """Return the facts of a kind from the words of one turn."""
         return [e for e in self.facts if e.kind == kind and e.call < 0 and e.turn == turn]
 
     def said_before(self, kind: str, turn: int) -> list[Fact]:
-        """Return what the words of earlier turns say of a kind."""
+        """Return the facts of a kind from the words of earlier turns."""
         return [e for e in self.facts if e.kind == kind and e.call < 0 and e.turn < turn]
 
     def results(self, kind: str) -> list[Fact]:
-        """Return what results tell of a kind."""
+        """Return the facts of a kind from results."""
         return [each for each in self.facts if each.kind == kind and each.call >= 0]
 
     def last_result(self, kind: str) -> list[Fact]:
-        """Return the one value of a kind that a result told last.
+        """Return the fact of a kind from the latest result, if that has only one.
 
         None where it told several, for nobody could say which is meant.
         """
@@ -120,7 +120,7 @@ _REFUSALS = (
 
 
 def is_failed_result(text: str) -> bool:
-    """Whether a result tells that a call did not do what it was made for."""
+    """Whether a result says that a call failed."""
     return any(each in text for each in _REFUSALS)
 
 
@@ -128,12 +128,12 @@ _NOTHING = re.compile(r'\[\]|\{"\w+": (\[\]|\{\}|"")\}|\{"count": 0, .*')
 
 
 def is_empty_result(text: str) -> bool:
-    """Whether a result tells that there is nothing to be shown: nobody would ask for that."""
+    """Whether a result is empty, so that nobody would ask for it."""
     return _NOTHING.fullmatch(text) is not None
 
 
 def source_of(fact: Fact) -> Source:
-    """Return where a fact was met."""
+    """Return the place of a fact."""
     return Source(fact.turn, fact.call, fact.path)
 
 
@@ -158,7 +158,7 @@ class Drafter:
     turn: int = 0
 
     def arguments(self, function: str, kinds: Mapping[str, str]) -> Arguments:
-        """Return arguments for a call; LookupError where the world has none."""
+        """Return arguments for a call; LookupError if the world has none."""
         tables = _couplings().get(function)
         if tables is None:
             return {name: self.value(kind) for name, kind in kinds.items()}
@@ -208,12 +208,12 @@ class Drafter:
         return self.draw.choices([o for _, o in options], [w for w, _ in options])[0]
 
     def known(self, kind: str) -> Value | None:
-        """Return a value met before, none where nothing of the kind was."""
+        """Return a value met before, None if there is none of the kind."""
         options = self._known(kind, ())
         return self._drawn(options) if options else None
 
     def _known(self, kind: str, exclude: Collection[Any]) -> list[tuple[float, Value]]:
-        """Return what was said or seen last of a kind, while it exists, by weight."""
+        """Return the latest said or shown values of a kind that still exist, by weight."""
         exist = (
             inventory.nameable_values(kind, self.state)
             if kind in inventory.REFERENCE_KINDS
@@ -245,7 +245,7 @@ class Drafter:
         return options
 
     def spoken(self, kind: str, value: Any) -> Value:
-        """Return a value as words say it: now and then in a form that it is inferred from."""
+        """Return a value in words: now and then in a form that implies it."""
         other = inventory.other_words(kind)
         if other is None or self.draw.random() >= self.dials.inferred:
             return verbatim_value(kind, value)
@@ -361,7 +361,7 @@ class Drafter:
         )
 
     def _shown_number(self, text: str, made: Arguments) -> Value:
-        """Return the number that the last result with numbers shows, where it shows one."""
+        """Return the number that the last result with numbers shows, if it shows one."""
         facts = [f for f in self.knowledge.facts if f.kind in NUMERIC_KINDS and f.call >= 0]
         facts = [f for f in facts if abs(f.value) < _LARGEST]
         [last] = [f for f in facts if (f.turn, f.call) == (facts[-1].turn, facts[-1].call)]
@@ -407,7 +407,7 @@ class Drafter:
         return inferred_value(kind, whole, f"whole_{kind}", "whole", "rounding")
 
     def _room(self, text: str, made: Arguments) -> Value:
-        """Return what fills the tank up."""
+        """Return the amount that fills the tank up."""
         room = 50.0 - self.state["VehicleControlAPI"]["fuelLevel"]
         return inferred_value("gallons", room, "fill_up", "full", "fill_level")
 
@@ -458,7 +458,7 @@ def newest_listed(knowledge: Knowledge, kinds: Collection[str]) -> list[Fact]:
 
 
 def verbatim_value(kind: str, value: Any) -> Value:
-    """Return a value that this turn's words say as it is."""
+    """Return a value that this turn's words say literally."""
     return Value(kind, value, "said_now", said=value, said_kind=kind)
 
 
@@ -470,7 +470,7 @@ def verb_implied_value(kind: str, value: Any) -> Value:
 def inferred_value(
     kind: str, value: Any, rule: str, origin: Any = None, said_kind: str = ""
 ) -> Value:
-    """Return a value that follows from what the words say, or from the docs alone."""
+    """Return a value that follows from the words, or from the docs alone."""
     return Value(kind, value, "inferred", said=origin, said_kind=said_kind, rule=rule)
 
 

@@ -1,4 +1,4 @@
-"""Inventory of a world by kind, read from the tools' own attributes as they stand."""
+"""Inventory of a world by kind, read from the tools' attributes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nameable_values(kind: str, state: State) -> list[Any]:
 def values_at(
     path: str, state: State, names: Mapping[str, str] = MappingProxyType({})
 ) -> list[Any]:
-    """Return the values at a path of a state or of BFCL's tables; none where the class is not.
+    """Return the values at a path of a state or of BFCL's tables; none if the class is absent.
 
     names: what keys in braces stand for.
     """

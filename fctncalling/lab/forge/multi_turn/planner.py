@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -58,7 +59,6 @@ from fctncalling.lab.forge.plan import (
     Role,
     Source,
     Value,
-    copy_argument,
     parse_result,
     said_earlier,
 )
@@ -77,7 +77,7 @@ class DeadEnd(Exception):
 
 @dataclass
 class Walk:
-    """Live tools, what is known of them, and the turns walked so far."""
+    """Live tools, the facts known of them, and the turns walked so far."""
 
     draw: random.Random
     classes: Sequence[str]
@@ -90,10 +90,6 @@ class Walk:
     def __post_init__(self) -> None:
         self.session = ToolSession(self.classes, self.config)
         self._seen: set[tuple[str, str]] = set()
-
-    def start_turn(self) -> None:
-        """Begin another user turn."""
-        self.turns.append([])
 
     @property
     def drafter(self) -> Drafter:
@@ -112,8 +108,11 @@ class Walk:
         return False
 
     def _attempt(self, function: str, purpose: Purpose, room: int) -> bool:
-        if self._is_idle(function) or (function in OF_CURRENT_FOLDER and self._has_just_moved()):
-            return False
+        login = LOGINS.get(function)
+        if login and any(inventory.values_at(login, self.session.live_state())):
+            return False  # somebody who is logged in asks for no login
+        if function in OF_CURRENT_FOLDER and [c.function for c in self.turns[-1][-1:]] == ["cd"]:
+            return False  # nobody who has just moved asks what is there without saying where
         try:
             room -= self._supply(function, room) if purpose == "asked" else 0
             arguments = self.draft_arguments(function)
@@ -165,7 +164,7 @@ class Walk:
         return arguments, text
 
     def _supply(self, function: str, room: int) -> int:
-        """Look up, unasked, what a value is to be read from; return how many calls that took."""
+        """Look up, unasked, the source of a value; return the number of calls used."""
         kind, supplier, times, sure = SUPPLIED.get(function, ("", "", 0, 0.0))
         if room <= times or not times or self.draw.random() > max(sure, self.dials.supply):
             return 0
@@ -178,30 +177,18 @@ class Walk:
         return len(self.turns[-1]) - before
 
     def draft_arguments(self, function: str) -> dict[str, Value]:
-        """Return arguments for a call. Raises LookupError where the world holds none."""
+        """Return arguments for a call. Raises LookupError if the world holds none."""
         return self.drafter.arguments(function, PARAMETER_KINDS[CLASS_OF[function]][function])
-
-    def _is_idle(self, function: str) -> bool:
-        """Whether a login is asked for by somebody who is logged in."""
-        state = self.session.live_state()
-        return function in LOGINS and any(inventory.values_at(LOGINS[function], state))
-
-    def _has_just_moved(self) -> bool:
-        """Whether the turn's last call changed the directory.
-
-        Nobody then asks where they are, nor what is there without saying where.
-        """
-        return bool(self.turns[-1]) and self.turns[-1][-1].function == "cd"
 
     def execute(self, function: str, arguments: Mapping[str, Value]) -> str:
         """Return a call's result text."""
-        plain = {name: copy_argument(each.value) for name, each in arguments.items()}
+        plain = {name: deepcopy(each.value) for name, each in arguments.items()}
         return self.session.execute(PlainCall(function, (), plain))
 
     def add(
         self, function: str, arguments: Mapping[str, Value], purpose: Purpose, text: str
     ) -> None:
-        """Take a call that was made into the turn, and what it shows into what is known."""
+        """Add an executed call to the turn, and its result to the known facts."""
         turn, index = len(self.turns) - 1, len(self.turns[-1])
         self._seen.add((function, text))
         for value in arguments.values():
@@ -247,7 +234,7 @@ class Walk:
         return fit
 
     def _relevance(self, owner: str) -> dict[str, float]:
-        """Return how much functions have to do with what came up last.
+        """Return how related functions are to the latest calls and facts.
 
         They take what was made, show what was done, or take what was shown or said.
         """
@@ -351,7 +338,7 @@ def _walked(
 
 
 def _anchors(draw: random.Random, owners: Sequence[str], sizes: list[int]) -> dict[int, str]:
-    """Return {turn: function} for what most tasks of a class are about; its turn gets the room."""
+    """Return {turn: function} for the main subject of each class; its turn gets the room."""
     anchors: dict[int, str] = {}
     for owner in dict.fromkeys(owners):
         for function, room, chance in ANCHORS.get(owner, ()):
@@ -366,7 +353,7 @@ def _anchors(draw: random.Random, owners: Sequence[str], sizes: list[int]) -> di
 
 
 def _walk_turn(walk: Walk, owner: str, size: int, anchor: str | None) -> None:
-    walk.start_turn()
+    walk.turns.append([])
     here = walk.turns[-1]
     if anchor and walk.draw.random() < 0.5:
         walk.request(anchor, size)
@@ -428,7 +415,7 @@ def without_function(plan: Plan, draw: random.Random) -> Plan | None:
 
 
 def without_value(plan: Plan, draw: random.Random) -> Plan | None:
-    """Return the plan with one value left out of a request and said in a turn of its own.
+    """Return the plan with one value left out of a request and said in a separate turn.
 
     None where no request has a value that must be said.
     """
@@ -490,13 +477,13 @@ def _answered_later(
 
 
 def _later(source: Source, number: int) -> Source:
-    """Return where a value is after a turn was put in: words of that turn stay, results move."""
+    """Return a source after a turn was inserted: words of that turn stay, results move."""
     moves = source.turn > number or (source.turn == number and source.call >= 0)
     return replace(source, turn=source.turn + 1) if moves else source
 
 
 def _moved(turn: PlannedTurn, number: int) -> PlannedTurn:
-    """Return a turn whose calls are made after a turn was put in behind the words of `number`."""
+    """Return a turn with calls made after a turn was inserted after the words of `number`."""
     calls = tuple(_moved_call(call, number) for call in turn.calls)
     requested = tuple(_moved_call(call, number) for call in turn.requested)
     return replace(turn, calls=calls, requested=requested)
@@ -577,7 +564,8 @@ def _mixed(plan: Plan, draw: random.Random, apis: Sequence[str]) -> Plan:
     if chance < _IRRELEVANCE:
         dials = Dials(turns={1: 1}, calls={1: 1})
         foreign = make_plan(f"{plan.seed}/foreign", dials, {(draw.choice(others),): 1.0})
-        asked = [call for call in foreign.turns[0].calls if _asks_by_itself(call)]
+        asked = [call for call in foreign.turns[0].calls if call.purpose == "asked"]
+        asked = [c for c in asked if all(v.provenance != "result" for v in c.arguments.values())]
         return with_unoffered_class_request(plan, asked[0], draw) if asked else plan
     others = [name for name in others if not apis or name in apis]
     if others and chance < _IRRELEVANCE + _DISTRACTORS:
@@ -588,12 +576,6 @@ def _mixed(plan: Plan, draw: random.Random, apis: Sequence[str]) -> Plan:
         proof = prove(replace(plan, initial_config=config, involved_classes=tuple(involved)))
         return plan if proof.fault else proof.plan
     return plan
-
-
-def _asks_by_itself(call: PlannedCall) -> bool:
-    """Whether a call can be asked for without what was asked before it."""
-    values = call.arguments.values()
-    return call.purpose == "asked" and all(each.provenance != "result" for each in values)
 
 
 _FOREIGN = ("MessageAPI", "TwitterAPI", "TicketAPI", "TradingBot", "TravelAPI", "VehicleControlAPI")

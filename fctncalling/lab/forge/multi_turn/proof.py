@@ -26,14 +26,14 @@ from fctncalling.lab.forge.plan import (
 
 
 class Proof(NamedTuple):
-    """Outcome of a plan's replay. A plan is proven where `fault` is empty."""
+    """Outcome of a plan's replay. A plan is proven if `fault` is empty."""
 
     fault: str
     plan: Plan  # with `depends_on` and `result` as they were found
 
 
 def prove(plan: Plan) -> Proof:
-    """Return the plan with its dependencies, or why it is none.
+    """Return the plan with its dependencies, or the fault of its proof.
 
     A truth must replay to the results it was planned with and without a refusal; a plan without one
     of its calls, or without two neighbours, must not pass.
@@ -110,7 +110,7 @@ def with_long_context_results(plan: Plan) -> Plan | None:
 
 
 def is_still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
-    """Whether a value that comes from a result stands there, at its path."""
+    """Whether a value from a result is still at its path."""
     if value.provenance != "result" or value.source is None:
         return True
     found: Any = parse_result(shown[value.source.turn, value.source.call])
@@ -129,7 +129,7 @@ def is_still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
 def _changed(
     results: Sequence[Sequence[str]], truth: Sequence[TurnResults], dropped: tuple[int, int]
 ) -> list[tuple[int, int]]:
-    """Return the later calls whose results a dropped call changes."""
+    """Return the later calls with results that a dropped call changes."""
     found: list[tuple[int, int]] = []
     for t in range(dropped[0], len(truth)):
         texts = list(results[t])

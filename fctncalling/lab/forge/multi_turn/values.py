@@ -61,7 +61,7 @@ def _alternatives(text: str) -> list[str]:
 
 @cache
 def _read_slot(slot: str) -> tuple[Sequence[str], str, str]:
-    """Return what a slot names, the case of its letters, and the tag that keeps its value."""
+    """Return the name of a slot, the case of its letters, and the tag that keeps its value."""
     slot, _, tag = slot.partition("#")
     name, _, case = slot.partition(":")
     return name.split(), case, tag
@@ -74,7 +74,7 @@ def _parts(text: str) -> list[str]:
 
 
 class _Filling:
-    """Filling of a template, with what is drawn once for it (`tags`)."""
+    """Filling of a template, with the values that are drawn once for it (`tags`)."""
 
     def __init__(
         self, draw: random.Random, tags: dict[str, Any], above: dict[str, Any] | None = None
@@ -115,7 +115,7 @@ class _Filling:
         return made
 
     def _inner(self, number: int) -> _Filling:
-        """Return the filling of one entry of several: its tags are its own."""
+        """Return the filling of one entry of several, with separate tags."""
         return _Filling(self._draw, {**self._tags, "n": number}, self.above)
 
     def _one(self, options: Sequence[Any]) -> Any:

@@ -1,1 +1,1 @@
-"""Tasks of a user's own API: drawn, put into words, proven, written with a ledger."""
+"""Tasks of a user's API: drawn, worded, proven, written with a ledger."""

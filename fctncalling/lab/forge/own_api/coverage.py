@@ -1,4 +1,4 @@
-"""Coverage: what a file's tasks ask of an API, with examples, and why the rest is not asked for."""
+"""Coverage: functions and parameters that a file's tasks ask for, and why others are missing."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Coverage:
         return "\n".join([head, *said, *self._examples(), _LEGEND, *rows, *tail, ""])
 
     def _why_unsaid(self, function: str, parameter: str) -> str:
-        """Return why no request says a parameter, with the cure; "" where one does."""
+        """Return why no request says a parameter, with the cure; "" if one does."""
         key, calls = (function, parameter), self._calls[function]
         if self._said[key]:
             return ""
@@ -153,7 +153,7 @@ NOT_DRAWN = "no task of this file draws it: more --num_tasks"
 
 
 def _shown(entry: Mapping[str, Any]) -> str:
-    """Return a task as one line: what the user says, and the calls."""
+    """Return a task as one line: the user's words and the calls."""
     asked = " / ".join(str(message["content"]) for turn in entry["question"] for message in turn)
     calls = [_call_text(call) for call in entry.get("ground_truth") or ()]
     ends = [f"asks for the {name}" for name in entry.get("missing_parameters", ())]
@@ -227,7 +227,7 @@ def _escaped(text: str) -> str:
 
 
 def coverage_notes(api: AskableApi, *, most_named: int = MOST_NAMED) -> list[str]:
-    """Return what was guessed of an API and what it does not say, one line a sort of note.
+    """Return notes on guessed and missing parts of an API, one line a sort of note.
 
     `most_named`: of how many further places a line names them.
     """
@@ -246,14 +246,14 @@ def coverage_notes(api: AskableApi, *, most_named: int = MOST_NAMED) -> list[str
 
 
 def _sort_of_note(note: str) -> str:
-    """Return a note without what it is about: "has no operationId"."""
+    """Return a note without its subject: "has no operationId"."""
     parts = note.split(": ")
     told = parts[-2] if parts[-1].startswith("called ") and len(parts) > 1 else parts[-1]
     return re.sub(r"'[^']*'", "", told)
 
 
 def _joined_notes(notes: Sequence[str], most_named: int) -> str:
-    """Return the first of several alike, and where the others are."""
+    """Return the first of several alike notes, with the places of the others."""
     first, *others = notes
     if not others:
         return first

@@ -14,7 +14,7 @@ from typing import Any
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.offers import FunctionOffers
-from fctncalling.lab.own_api.english import singular
+from fctncalling.lab.own_api.english import singular, spaced_words
 from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import MOST_NAMED, is_same_value
@@ -32,7 +32,6 @@ from fctncalling.lab.own_api.words.frames import (
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import can_be_said, repeats_thing
 from fctncalling.lab.own_api.words.request_fit import RequestFit
-from fctncalling.lab.own_api.words.vocabulary import spaced_words
 from fctncalling.specification.api import OwnApi
 
 OTHER_MIGHT_DO = "another function might do"
@@ -120,13 +119,13 @@ def askable_api(
 def frames_of_api(
     words: Mapping[str, FunctionWords], own_phrases: Mapping[str, Sequence[RequestFrame]]
 ) -> dict[str, list[RequestFrame]]:
-    """Return all phrases of each function, to learn from and held out, the user's own first."""
+    """Return all phrases of each function, to learn from and held out, the user's first."""
     own = {name: [f for f in own_phrases.get(name, ()) if not f.says] for name in words}
     return {name: with_own_frames(frames_of_function(words[name]), own[name]) for name in words}
 
 
 def frames_of_part(frames: Sequence[RequestFrame], *, held_out: bool) -> list[RequestFrame]:
-    """Return the phrases of the part that is made: of the user's own an eighth is held out too.
+    """Return the phrases to learn from, or those held out: an eighth of the user's too.
 
     Where these are few, all are learned from; beside ours they are in no held-out task.
     """
@@ -153,7 +152,7 @@ def _unasked(words: Mapping[str, FunctionWords]) -> dict[str, str]:
 
 
 def _why(kind: ArgumentKind, cure: str = "--kinds FILE can") -> str:
-    """Return why no request can name a value of a kind; `cure`: what can say its values."""
+    """Return why no request can name a value of a kind; `cure`: the flag for values."""
     nested = "a schema's x-kind can"
     if kind.kind == "client":
         return f"a client sets it, no user says it: {cure} change that"
@@ -175,7 +174,7 @@ def _why(kind: ArgumentKind, cure: str = "--kinds FILE can") -> str:
 
 @dataclass(frozen=True)
 class RequestDraft:
-    """A request, the calls that it asks for (none: it is to be declined) and where it is from."""
+    """A request, the calls that it asks for (none: to be declined) and its origin."""
 
     question: str
     calls: Sequence[DrawnCall]
@@ -219,7 +218,7 @@ class DrawnCall:
 
     @cached_property
     def truth(self) -> dict[str, Any]:
-        """What is accepted of each parameter: what goes unsaid stays out or has its default."""
+        """Accepted values of each parameter: an unsaid one is left out or has its default."""
         truth: dict[str, Any] = {}
         for name, kind in self.words.kinds.items():
             if name in self.arguments:
@@ -240,7 +239,7 @@ def draw_call(
     given: Mapping[str, Any] | None = None,
     known: Mapping[str, Any] | None = None,
 ) -> DrawnCall:
-    """Return a call with drawn values; NoTaskDrawn where none fits.
+    """Return a call with drawn values; NoTaskDrawn if none fits.
 
     given: values that it has; known: values of parameters that it may or may not mention.
     """
@@ -347,7 +346,7 @@ _EXCLUDES = re.compile(
 
 
 def _keep_to_sayable(words: FunctionWords, arguments: dict[str, Any]) -> None:
-    """Leave out options that no person says, or that others exclude; refuse a change of nothing."""
+    """Leave out options that no person says or that others exclude; refuse an empty change."""
     for name in [*arguments]:
         if not can_be_said(words, name, arguments[name]):
             if words.kinds[name].required:
@@ -402,7 +401,7 @@ def _is_excluded(words: FunctionWords, name: str, arguments: Mapping[str, Any]) 
 def _keep_conditions(
     api: AskableApi, words: FunctionWords, arguments: dict[str, Any], rng: Random
 ) -> None:
-    """Leave out what only belongs to another value: "Address for the channel email"."""
+    """Leave out values that only belong to another value: "Address for the channel email"."""
     for name, kind in words.kinds.items():
         if kind.required or (found := _condition(words, name)) is None:
             continue
@@ -430,7 +429,7 @@ def _condition(words: FunctionWords, name: str) -> tuple[str, Any] | None:
 
 
 def _put_in_order(words: FunctionWords, arguments: dict[str, Any]) -> None:
-    """Exchange values that stand the wrong way round: an end before its start."""
+    """Exchange values that are the wrong way round: an end before its start."""
     for name, other in ordered_parameter_pairs(words):
         if name not in arguments or other not in arguments:
             continue
@@ -485,7 +484,7 @@ def require_apart(words: FunctionWords, arguments: Mapping[str, Any]) -> None:
 def draw_frame(
     api: AskableApi, call: DrawnCall, rng: Random, *, without: str | None = None
 ) -> RequestFrame:
-    """Return a phrase whose slots the call fills; NoTaskDrawn where none fits."""
+    """Return a phrase with slots that the call fills; NoTaskDrawn if none fits."""
     fitting = [
         frame
         for frame in api.frames[call.function]

@@ -1,4 +1,4 @@
-"""Requests of the user's own logs, as tasks with the calls that answered them.
+"""Requests of the user's logs, as tasks with the calls that answered them.
 
 What cannot be used is left out and counted, with its reason and the number of the first.
 """
@@ -26,7 +26,7 @@ MAX_REQUEST = 20_000  # characters
 
 
 class LoggedRequests:
-    """Requests of a log that calls answered; what was left out is counted while they are read.
+    """Requests of a log that calls answered; the left-out ones are counted during reading.
 
     A request stands behind the messages before it, without those of the system.
     """
@@ -61,7 +61,7 @@ class LoggedRequests:
                     yield entry
 
     def left_out(self) -> str:
-        """Return what was left out, the commonest reasons first, each with its first line."""
+        """Return the left-out lines, the commonest reasons first, each with its first line."""
         return self._log.left_out()
 
     def _task(self, exchange: Exchange) -> dict[str, Any]:

@@ -105,13 +105,6 @@ class FunctionOffers:
         part.how = "chosen" if request else "near"
         return part
 
-    def missed(self, text: str, called: Sequence[str]) -> tuple[str, ...]:
-        """Return the called functions that the request alone does not choose."""
-        if not called:
-            return ()
-        alone = {self.docs[number]["name"] for number in self.choice.chosen(text)}
-        return tuple(name for name in dict.fromkeys(called) if name not in alone)
-
     def chosen(
         self, text: str, called: Sequence[str], without: Collection[str] = ()
     ) -> OfferedFunctions:
@@ -143,30 +136,6 @@ class FunctionOffers:
         number = self._numbers[name]
         ranked = self.choice.ranked(f"{name} {self.docs[number]['description'][:FIRST_WORDS]}")
         return [each for each in ranked[: NEAREST + 1] if each != number][:NEAREST]
-
-
-def count_offers(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return how a file's tasks were offered functions, by its ledger's lines."""
-    provenances = [line["provenance"] for line in lines if "offered" in line["provenance"]]
-    calling = [provenance for provenance in provenances if provenance["functions"]]
-    near = sum(provenance["offered"] == "near" for provenance in provenances)
-    return {
-        "near": near,
-        "chosen": len(provenances) - near,
-        "calls": len(calling),
-        "calls_found": sum("added" not in provenance for provenance in calling),
-    }
-
-
-def offers_line(counts: Mapping[str, int]) -> str:
-    """Return the counts as a line; "" if every task offers all functions."""
-    if not counts["near"] and not counts["chosen"]:
-        return ""
-    return (
-        f"functions on offer: in {counts['near']} tasks those like the called ones, in "
-        f"{counts['chosen']} those that fit the request; of {counts['calls']} tasks with calls the "
-        f"request's words alone find all that are called in {counts['calls_found']}\n"
-    )
 
 
 def _verb(name: str) -> str:

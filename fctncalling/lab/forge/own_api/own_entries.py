@@ -1,4 +1,4 @@
-"""Entries of an own API's tasks, drawn and proven.
+"""Entries of tasks of a user's API, drawn and proven.
 
 Drafts that prove nothing are thrown away and counted.
 """
@@ -40,8 +40,8 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
     several_calls_draft,
     single_call_draft,
 )
+from fctncalling.lab.own_api.english import spaced_words
 from fctncalling.lab.own_api.words.frames import RequestFrame
-from fctncalling.lab.own_api.words.vocabulary import spaced_words
 
 Maker = Callable[[AskableApi, Random, str], RequestDraft]
 OWN_CATEGORIES: dict[str, float] = {
@@ -64,7 +64,7 @@ UNANSWERED = "has a question that the user does not understand"
 
 
 def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: int) -> ForgedEntry:
-    """Return task `index` of a category; nothing but API, seed, index and attempt decides.
+    """Return task `index` of a category; only API, seed, index and attempt decide.
 
     Raises NoTaskDrawn where the API gives none.
     """
@@ -92,7 +92,7 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
         if why := multi_turn_fault(api, draft) if draft.turns else _fault(api, entry, draft):
             thrown[why] += 1
             continue
-        provenance = {**_provenance(draft), **_offer_provenance(api, draft, offer.how)}
+        provenance = _provenance(draft) | ({"offered": offer.how} if offer.how else {})
         return ForgedEntry(entry, _difficulty(draft, entry), provenance, thrown)
     most = ", ".join(f"{count} {each}" for each, count in thrown.most_common(3))
     lacks_state = category == "multi_turn_base" and not api.api.scenarios
@@ -103,19 +103,8 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
 def _offer(api: AskableApi, draft: RequestDraft, rng: Random) -> OfferedFunctions:
     if api.whole is not None:
         return OfferedFunctions(api.offers.docs, api.offers.how)
-    text, called = _text_and_called(draft)
+    text, called = "\n".join(draft.turns or (draft.question,)), [c.function for c in draft.calls]
     return api.offers.drawn(text, called, rng, about=draft.about, without=draft.left_out)
-
-
-def _offer_provenance(api: AskableApi, draft: RequestDraft, how: str) -> dict[str, Any]:
-    """Return how an offer was drawn, and what the request alone would not have chosen."""
-    missed = (api.whole or api).offers.missed(*_text_and_called(draft)) if how else ()
-    return {**({"offered": how} if how else {}), **({"added": list(missed)} if missed else {})}
-
-
-def _text_and_called(draft: RequestDraft) -> tuple[str, list[str]]:
-    text = "\n".join(draft.turns or (draft.question,))
-    return text, [call.function for call in draft.calls]
 
 
 def draft_entry(
@@ -176,7 +165,7 @@ def _fault(api: AskableApi, entry: dict[str, Any], draft: RequestDraft) -> str |
 
 
 def _tells_alone(api: AskableApi, frame: RequestFrame, others: Sequence[str]) -> bool:
-    """Return whether a phrase is the user's own, or of an act that no other function is."""
+    """Return whether a phrase is the user's, or of an act that no other function is."""
     act = frame.source.removeprefix("act:")
     is_act = act != frame.source and api.is_small
     is_act = is_act and all(act != each.name for name in others for each in api.acts[name])
@@ -184,7 +173,7 @@ def _tells_alone(api: AskableApi, frame: RequestFrame, others: Sequence[str]) ->
 
 
 def draft_fault(entry: dict[str, Any], draft: RequestDraft) -> str | None:
-    """Return why a task is not proven; None where it is: see `proof_fault`."""
+    """Return why the proof of a task fails; None if it holds: see `proof_fault`."""
     task = entry_task(entry)
     if draft.calls and (fault := _plain_fault(task, draft)):
         return fault
@@ -199,7 +188,7 @@ def draft_fault(entry: dict[str, Any], draft: RequestDraft) -> str | None:
 
 
 def _offering(task: Task, draft: RequestDraft) -> Task:
-    """Return a task that offers its own functions and one other: a wrong one is as wrong as any.
+    """Return the task with one distractor function: one wrong function is as wrong as any.
 
     What is proven of two holds for all, and three hundred functions would take a second.
     """
@@ -214,7 +203,7 @@ def _record(draft: RequestDraft) -> list[dict[str, dict[str, Any]]]:
 
 
 def _plain_fault(task: Task, draft: RequestDraft) -> str | None:
-    """Return why the drawn values themselves, written and read as text, are not accepted."""
+    """Return why the drawn values, rendered and decoded, are not accepted."""
     handler = get_handler("python_calls")
     calls = [Call(each.function, dict(each.arguments)) for each in draft.calls]
     record = handler.decode_ast(handler.render(calls))

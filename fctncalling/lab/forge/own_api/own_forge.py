@@ -1,4 +1,4 @@
-"""Tasks of a user's own functions (`forge --api SPEC`): flags, source and coverage."""
+"""Tasks of a user's functions (`forge --api SPEC`): flags, source and coverage."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ from fctncalling.lab.forge.own_api.coverage import (
     Coverage,
     coverage_line,
     coverage_notes,
-    ledger_lines,
 )
 from fctncalling.lab.forge.own_api.drawn_call import AskableApi, askable_api, frames_of_api
 from fctncalling.lab.forge.own_api.logged_requests import LoggedRequests
-from fctncalling.lab.forge.own_api.offers import TASKS_AN_OFFER, count_offers, offers_line
+from fctncalling.lab.forge.own_api.offers import TASKS_AN_OFFER
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
-from fctncalling.lab.forge.own_api.own_single_turn import can_be_missing, single_call_draft
+from fctncalling.lab.forge.own_api.own_single_turn import (
+    functions_weighted_by_askable_values,
+    single_call_draft,
+)
 from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
 from fctncalling.lab.own_api.api_part import add_offer_arguments, part_of_api, require_offered
 from fctncalling.lab.own_api.kinds import argument_kinds
@@ -42,7 +44,7 @@ from fctncalling.lab.own_api.kinds.value_tables import library_versions
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.frames import read_phrases, write_phrases
 
-OWN_VERSION = 12
+OWN_VERSION = 13
 """Raised where the same seed gives other tasks than before."""
 
 
@@ -61,7 +63,7 @@ def next_part(api: AskableApi, parts: Sequence[AskableApi], seed: int) -> Askabl
 
 
 class OwnApiSource(TaskSource):
-    """Tasks of an own API."""
+    """Tasks of a user's API."""
 
     weights = OWN_CATEGORIES
     max_attempts = 60
@@ -122,7 +124,10 @@ class OwnApiSource(TaskSource):
             "held_out": self._api.held_out,
             "offered": self._api.offers.choice.most,
             "paraphrased": self._paraphraser is not None,
-            **{flag: None if path is None else _hash(path) for flag, path in self._files.items()},
+            **{
+                flag: path and hashlib.sha256(path.read_bytes()).hexdigest()
+                for flag, path in self._files.items()
+            },
         }
 
     def run_dry(self, category: str, index: int) -> str:
@@ -141,13 +146,12 @@ class OwnApiSource(TaskSource):
         page = output.with_name(f"{output.name}{COVERAGE_PAGE}")
         coverage = Coverage(self._api, files.ledger)
         page.write_text(coverage.page(), encoding="utf-8")
-        covered, offers = coverage.record(), count_offers(ledger_lines(files.ledger))
+        covered = coverage.record()
         record: dict[str, Any] = {
             "output": str(output),
             "coverage": str(page),
             "covered": covered,
             **summary["totals"],
-            "offers": offers,
             "api": api.summary(),
             "left_out": dict(api.left_out),
         }
@@ -155,7 +159,7 @@ class OwnApiSource(TaskSource):
         text = (
             f"{record['tasks']} tasks in {output}; {drawn_again} drafts that could be understood "
             f"otherwise or could not be proven were drawn again, as usual: {files.ledger} counts "
-            f"them\n{coverage_line(covered)}\n{offers_line(offers)}{record['api']}"
+            f"them\n{coverage_line(covered)}\n{record['api']}"
         )
         record["next"] = next_command("lint", "--dataset_path", output)
         if api.tool_class is not None and "multi_turn_base" in summary["settings"]["categories"]:
@@ -164,16 +168,12 @@ class OwnApiSource(TaskSource):
         return ForgeReport(record, f"{text}\n{record['next']}\nrequests to look at: {page}")
 
 
-def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 _FLAGS = ("scenarios", "kinds", "phrases")
 MOST_NOTES_TOLD = 8
 
 
 def add_own_arguments(parser: argparse._ActionsContainer) -> None:
-    """Add the flags of an own API."""
+    """Add the flags of a user's API."""
     add = parser.add_argument
     add(
         "--api",
@@ -265,7 +265,7 @@ def categories_to_make(named: Sequence[str] | None, api: AskableApi, seed: int) 
         for name in OWN_CATEGORIES
         if name != "multi_turn_base" or api.api.tool_class is not None
     ]
-    if not any(_may_be_open(api, name) for name in api.names):
+    if not functions_weighted_by_askable_values(api):
         allowed.remove("clarify")
     if named is None:
         faults = {name: _why_no_task(api, name, seed) for name in allowed}
@@ -287,10 +287,6 @@ def _why_no_task(api: AskableApi, category: str, seed: int) -> str:
     except NoTaskDrawn as fault:
         return str(fault)
     return ""
-
-
-def _may_be_open(api: AskableApi, name: str) -> bool:
-    return any(kind.required and can_be_missing(kind) for kind in api.words[name].kinds.values())
 
 
 def _told(api: AskableApi) -> list[str]:

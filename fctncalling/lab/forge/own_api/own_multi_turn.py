@@ -1,4 +1,4 @@
-"""Tasks of several turns for an own class, executed as they are drawn.
+"""Tasks of several turns for a user's class, executed while they are drawn.
 
 Beside plain requests: a thing that is named in words and has to be looked up first, a second choice
 for what may be refused, a refusal and what mends it.
@@ -38,13 +38,13 @@ from fctncalling.lab.forge.plan import (
     replay,
 )
 from fctncalling.lab.forge.words.turn_check import holds_words
-from fctncalling.lab.own_api.english import singular
+from fctncalling.lab.own_api.english import singular, spaced_words
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.request_text import request_text, said_call
 from fctncalling.lab.own_api.words.spoken_values import spoken_value
-from fctncalling.lab.own_api.words.vocabulary import register_table_phrases, spaced_words
+from fctncalling.lab.own_api.words.vocabulary import register_table_phrases
 
 DONE = "Done."
 FROM_RESULT_SHARE = 0.6  # of later turns that speak of what the result before tells
@@ -56,7 +56,7 @@ _CHOSEN = frozenset("identifier person_name date time datetime enum".split())
 
 
 class RequestTurn(NamedTuple):
-    """Turn of a task: what the user says, the calls that it asks for, and their frames."""
+    """Turn of a task: the user's words, the calls that they ask for, and their frames."""
 
     text: str
     calls: tuple[DrawnCall, ...]
@@ -64,7 +64,7 @@ class RequestTurn(NamedTuple):
 
 
 class StatefulConversation:
-    """A conversation on a state of its own; calls that are tried and not kept leave no trace."""
+    """A conversation on live tools; calls that are tried and not kept leave no trace."""
 
     def __init__(self, api: AskableApi, rng: Random) -> None:
         name, tools = class_name_and_tools(api)
@@ -79,7 +79,7 @@ class StatefulConversation:
         self._there: dict[str, dict[str, list[Any]]] = {}  # function -> parameter -> things
 
     def results(self, *calls: DrawnCall) -> list[str]:
-        """Return the results of calls, one after the other, on the state as it is."""
+        """Return the results of calls, one after the other, on a copy of the state."""
         saved = self._session.get_state()
         found = [self._session.execute(plain_call(_planned(call))) for call in calls]
         self._session.set_state(saved)
@@ -133,18 +133,19 @@ def multi_turn_draft(api: AskableApi, rng: Random, function: str) -> RequestDraf
 def _plain(talk: StatefulConversation, function: str) -> list[RequestTurn]:
     """Return a request that the class carries out."""
     words, rng = talk.api.words[function], talk.rng
+    primary = words.primary
     for _ in range(_TRIES):
-        told = _only_thing(words.kinds, words.primary, talk.result)
-        by_result = told is not None and rng.random() < FROM_RESULT_SHARE
-        given = {words.primary: told} if by_result and words.primary else {}
+        things = [] if primary is None else _things(primary, words.kinds[primary], talk.result)
+        by_result = len(things) == 1 and rng.random() < FROM_RESULT_SHARE
+        given = {primary: things[0]} if by_result and primary else {}
         call = talk.drawn(function, given)
         if _is_refused(talk.results(call)[0]) or any(call in turn.calls for turn in talk.turns):
             continue
         frame = draw_frame(talk.api, call, rng)
         arguments = dict(call.arguments)
-        if by_result and words.primary in frame.parameters:
+        if primary and by_result and primary in frame.parameters:
             frame = with_back_reference(frame, words, rng)
-            del arguments[words.primary]
+            del arguments[primary]
         return [_turn(talk, call, frame, arguments)]
     raise NoTaskDrawn("refused by the class")
 
@@ -192,7 +193,7 @@ def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
 
 
 def _second_choice(talk: StatefulConversation, function: str) -> list[RequestTurn]:
-    """Return a request that names a second choice, which counts where the first is refused."""
+    """Return a request with a second choice, which counts if the first is refused."""
     rng = talk.rng
     first, second, other = _alternatives(talk, function, rng.random() < _REFUSED_SHARE)
     frame = draw_frame(talk.api, first, rng)
@@ -372,16 +373,8 @@ def _is_refused(result: str) -> bool:
     return result.startswith("Error") or re.match(r"\{['\"]error", result) is not None
 
 
-def _only_thing(kinds: Mapping[str, ArgumentKind], primary: str | None, result: str) -> Any:
-    """Return the only thing in a result that a function may act on."""
-    if primary is None or kinds[primary].kind != "identifier":
-        return None
-    found = _things(primary, kinds[primary], result)
-    return found[0] if len(found) == 1 else None
-
-
 def _things(name: str, kind: ArgumentKind, told: Any) -> list[Any]:
-    """Return what a parameter may be in a text or a state: what has the shape of its identifiers.
+    """Return the values in a text or a state that have the shape of a parameter's identifiers.
 
     Of whole numbers those that a state has under its name.
     """

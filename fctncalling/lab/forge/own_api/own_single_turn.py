@@ -20,21 +20,18 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     draw_frame,
     require_apart,
 )
-from fctncalling.lab.own_api.english import enumerated, plural, with_article
+from fctncalling.lab.own_api.english import enumerated, plural, spaced_words, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.words.clauses import (
-    own_clauses,
-    spoken_value_with_noun,
-    verbatim_value,
-)
+from fctncalling.lab.own_api.words.clauses import spoken_value_with_noun
 from fctncalling.lab.own_api.words.frames import Act, RequestFrame, act_families, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.labelled_values import repeats_thing
+from fctncalling.lab.own_api.words.labelled_values import repeats_thing, said_values
 from fctncalling.lab.own_api.words.request_fit import stems
 from fctncalling.lab.own_api.words.request_text import (
     REGISTERS,
     SaidCall,
     framed_text,
+    own_clauses,
     plural_slot,
     request_text,
     said_call,
@@ -43,7 +40,6 @@ from fctncalling.lab.own_api.words.request_text import (
 from fctncalling.lab.own_api.words.spoken_values import WordedValue, join_with_and, spoken_value
 from fctncalling.lab.own_api.words.vocabulary import (
     register_table_phrases,
-    spaced_words,
     split_phrases,
     word_table,
 )
@@ -54,7 +50,7 @@ _TOO_WIDE = frozenset({"look", "change", "tell"})  # families that a near miss m
 
 
 class OutOfScopeRequests(NamedTuple):
-    """Requests from outside, and what words of an API might serve them."""
+    """Requests from outside, and the words of an API that might serve them."""
 
     unless: re.Pattern[str]
     requests: tuple[str, ...]
@@ -118,7 +114,7 @@ def _unserved(api: AskableApi) -> dict[str, list[OutOfScopeRequests]]:
 
 
 def _about_own_thing(api: AskableApi, rng: Random, part: str) -> RequestDraft:
-    """Return a request about a thing of the API's own that no function of its serves."""
+    """Return a request about one of the API's things that no function of its serves."""
     words = _with_thing(api, rng)
     request = rng.choice(rng.choice(_rows_unserved(api, part)).requests)
     mood = _mood_of(request)
@@ -133,7 +129,7 @@ def _mood_of(request: str) -> str:
 
 
 def _other_act(api: AskableApi, rng: Random) -> RequestDraft:
-    """Return a request for something else to be done with a thing of the API's own.
+    """Return a request for another act on one of the API's things.
 
     What is done belongs to no function that takes such a thing, nor to a family of one that does.
     """
@@ -195,12 +191,9 @@ def _with_thing(api: AskableApi, rng: Random) -> FunctionWords:
 
 @cache
 def _things(api: AskableApi) -> list[FunctionWords]:
-    return [words for name in api.names if _is_thing(words := api.words[name])]
-
-
-def _is_thing(words: FunctionWords) -> bool:
-    primary = words.primary
-    return primary is not None and words.kinds[primary].kind in ("identifier", "free_text")
+    asked = [api.words[name] for name in api.names]
+    sorts = ("identifier", "free_text")
+    return [words for words in asked if words.primary and words.kinds[words.primary].kind in sorts]
 
 
 def _said_of_thing(
@@ -231,7 +224,7 @@ def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
 
 
 def may_serve(other: FunctionWords, own: FunctionWords, text: str) -> bool:
-    """Return whether a function does what a request for a left-out one asks for, or nearly.
+    """Return whether a function does nearly the same as a left-out one.
 
     It does as much with the same thing: a list of all has the one, a metric may be a custom one.
     """
@@ -366,7 +359,7 @@ def listed_values_draft(
 
 
 def likewise_draft(api: AskableApi, rng: Random, function: str, num_calls: int) -> RequestDraft:
-    """Return one whole request, and of the other calls only what differs from it."""
+    """Return one whole request, and only the differences of the other calls."""
     words, first = api.words[function], draw_call(api, function, rng)
     frame = draw_frame(api, first, rng)
     if words.clauses is None:
@@ -448,24 +441,19 @@ def _calls_that_differ(
 def _what_differs(
     words: FunctionWords, frame: RequestFrame, names: Sequence[str], call: DrawnCall, rng: Random
 ) -> str:
-    """Return what of a call differs from the one before, as people add it: "L-4 to Ben"."""
+    """Return the difference between a call and the one before, as people add it: "L-4 to Ben"."""
     if words.clauses is not None:
         return own_clauses(words, names, call.arguments, rng).strip(" ,")
     parts = []
     for name in names:
-        value, kind = call.arguments[name], words.kinds[name]
+        text = spoken_value(words.kinds[name], call.arguments[name], rng)
         at = re.search(rf"\b(to|for|with|from|in|on|at|by|is) \{{{name}\}}", frame.text)
-        beside = verbatim_value(words, name, value, rng) if name not in frame.parameters else None
-        if name == words.primary:
-            parts.append(spoken_value(kind, value, rng))
-        elif at is not None:
-            parts.append(f"{at[1]} {spoken_value(kind, value, rng)}")
-        elif len(names) == 1:
-            parts.append(f"with {words.label(name)} {spoken_value(kind, value, rng)}")
-        elif beside is None or beside.is_sentence:
-            raise NoTaskDrawn("its place is not told")
-        else:
-            parts.append(beside.text)
+        if name != words.primary and at is None:
+            said = said_values(words, {name: call.arguments[name]}, frame.mood, rng)
+            if any(each.is_sentence for each in said):
+                raise NoTaskDrawn("its place is not told")
+            text = " ".join(each.text for each in said)
+        parts.append(f"{at[1]} {text}" if at is not None and name != words.primary else text)
     return " ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Single-turn tasks of BFCL's categories: functions by a profile, requests by the own-API forge."""
+"""Single-turn tasks of BFCL's categories: functions by a profile, requests as for a user's API."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ _SHOWN = ("place", "free_text", "date", "time", "integer", "number")  # kinds wi
 
 @dataclass(frozen=True)
 class CategoryProfile:
-    """The shape of one category's tasks, as BFCL's own have it."""
+    """The shape of one category's tasks, measured on BFCL's."""
 
     functions: Shares
     parameters: Shares
@@ -241,7 +241,7 @@ class OfferedFunction(NamedTuple):
     doc: Doc
 
     def truth(self, call: DrawnCall) -> dict[str, dict[str, Any]]:
-        """Return what is accepted of a call, by the names of the document."""
+        """Return the accepted values of a call, by the names of the document."""
         documented = self.doc["parameters"]["properties"]
         accepted: dict[str, Any] = {}
         groups: dict[str, dict[str, Any]] = {}
@@ -381,7 +381,7 @@ def _parameter_document(
 
 
 def _typed(schema: Mapping[str, Any], kind: ArgumentKind, profile: CategoryProfile) -> Doc:
-    """Return the types of a schema and of what is in it, in the category's language."""
+    """Return the types of a schema and its parts, in the category's language."""
     own = schema.get("format", kind.type)
     document: Doc = {"type": profile.types.get(own, kind.type)}
     if kind.item is not None:
@@ -439,7 +439,7 @@ def single_turn_entry(category: str, seed: int, index: int, attempt: int = 0) ->
 
 
 def _task(category: str, rng: random.Random) -> SingleTurnTask:
-    """Return a task whose user wants calls. Raises NoTaskDrawn for a draw that gives none."""
+    """Return a task that expects calls. Raises NoTaskDrawn for a draw that gives none."""
     profile = profiles()[category]
     chosen = distinct_templates(
         domains(code=bool(profile.types)), draw_number(profile.functions, rng), rng
@@ -516,7 +516,7 @@ def related_nouns() -> tuple[frozenset[str], ...]:
 def task_provenance(
     domain: str, calls: Sequence[tuple[FunctionTemplate, DrawnCall]]
 ) -> dict[str, Any]:
-    """Return where a task comes from: its domain, functions, and the source of each argument."""
+    """Return the origin of a task: its domain, functions, and the source of each argument."""
     said = sum(len(call.arguments) for _, call in calls)
     every = sum(len(call.words.kinds) for _, call in calls)
     return {
@@ -555,7 +555,7 @@ def _other_aspect(domain: str, rng: random.Random) -> SingleTurnTask:
 
 
 def _kin(domain: str, rng: random.Random) -> SingleTurnTask:
-    """Return a question with one of the functions offered that are described most like its own."""
+    """Return a question with one of the functions offered that are most similar to its target."""
     asked = rng.choice(domains()[domain])
     words = content_words(asked.words.doc.description)
     others = [each for each in domains()[domain] if not may_serve_each_other(asked, each)]
@@ -631,7 +631,7 @@ def _unsaid(domain: str, rng: random.Random) -> SingleTurnTask:
 
 
 def _unanswerable(domain: str, rng: random.Random) -> SingleTurnTask:
-    """Return a question that no function answers, maybe about what the function deals with."""
+    """Return a question that no function answers, maybe about the subject of the function."""
     if rng.random() < ABOUT_SHARE:
         template = rng.choice(domains()[domain])
         if not template.about:

@@ -49,7 +49,7 @@ class Clause:
 def clause(
     call: PlannedCall, forms: Iterable[str], nouns: NounPhrases, used: frozenset[Frame]
 ) -> Clause | None:
-    """Return a call worded in one of the forms, None where no frame can say it.
+    """Return a call worded in one of the forms, None if no frame can say it.
 
     Frames that were `used` before are taken only where nothing else is left.
     """
@@ -135,7 +135,7 @@ def _unsaid(name: str, value: Value, nouns: NounPhrases) -> bool:
 
 
 def token_sentence(call: PlannedCall, nouns: NounPhrases) -> str | None:
-    """Return a sentence with a call's access token where no words of its turn said it yet."""
+    """Return a sentence with a call's access token, unless its turn has said it."""
     for name, value in call.arguments.items():
         if value.kind in _MAY_STAY_UNSAID and not _unsaid(name, value, nouns):
             added = _extra(name, call, nouns, sentence=True)
@@ -158,7 +158,7 @@ def _extra(
 def fill_frame(
     parts: Sequence, call: PlannedCall, nouns: NounPhrases, covered: set[str] | None = None
 ) -> str | None:
-    """Return a frame's text with its slots filled, None where one cannot be."""
+    """Return a frame's text with its slots filled, None if one cannot be."""
     covered = set() if covered is None else covered
     texts = []
     for part in expand_choices(parts, nouns.draw):
@@ -185,7 +185,7 @@ SETTING = tuple(
 
 
 def lexical(phrase: Phrase, draw: Random) -> str:
-    """Return one wording of a phrase of the lexicon; of what others fill in its mark, "<event>"."""
+    """Return one wording of a phrase of the lexicon, or its mark ("<event>") if filled later."""
     if phrase.name in SETTING or phrase.name in ("aim", "noun", "value"):
         return f"<{phrase.name}>"
     return pattern_text(draw.choice(patterns("lexicon")[phrase.name]), draw)

@@ -208,7 +208,7 @@ def gerund(verb: str) -> str:
 
 
 def gerund_phrase(phrase: str) -> str | None:
-    """Return a verb phrase with its verb in the -ing form, None where it has two verbs."""
+    """Return a verb phrase with its verb in the -ing form, None if it has two verbs."""
     if " and " in _MARKED.sub("", phrase) or " then " in phrase:
         return None
     verb, space, rest = phrase.partition(" ")
@@ -308,7 +308,7 @@ class KindWords:
 
 
 class ResultWords(NamedTuple):
-    """Names of one part of a function's result, as it is called afterwards."""
+    """Names of one part of a function's result, as later words call it."""
 
     main: str = ""  # noun of a result that the call is about; "" for a part or an item of it
     ways: tuple[Sequence, ...] = ()  # phrases with slots for the arguments of that call
@@ -316,7 +316,7 @@ class ResultWords(NamedTuple):
 
 @cache
 def read_table(name: str) -> dict[str, Any]:
-    """Return the table of a name as it is written."""
+    """Return a table by name."""
     return tomllib.loads((_FOLDER / f"{name}.toml").read_text("utf-8"))
 
 
@@ -351,7 +351,7 @@ def patterns(name: str) -> dict[str, tuple[Sequence, ...]]:
 
 @cache
 def kind_words(kind: str) -> KindWords:
-    """Return how values of a kind are named; of an unknown kind by its own name."""
+    """Return the words for values of a kind; an unknown kind is called by its name."""
     entry = read_table("kinds").get(kind, {})
     entry = read_table("kinds")[entry["like"]] if "like" in entry else entry
     noun = entry.get("noun", kind.replace("_", " "))

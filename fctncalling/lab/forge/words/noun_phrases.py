@@ -63,12 +63,12 @@ class Discourse:
         )
 
     def shown_as(self, noun: str, value: Any) -> str:
-        """Return what a value was called when it was last mentioned, "" for its noun."""
+        """Return the name of a value at its last mention, "" for its noun."""
         found = [each for each in self.mentions if each.noun == noun and _same(each.value, value)]
         return found[-1].shown if found else ""
 
     def references(self, nouns: Iterable[str], value: Any, turn: int) -> list[str]:
-        """Return ways to point back at a value, the shortest first; empty where none is clear.
+        """Return ways to point back at a value, the shortest first; empty if none is clear.
 
         A pronoun needs the value to be the last thing mentioned, "that file" the last file; any
         other is pointed at by its message ("the second file in my first message").
@@ -97,7 +97,7 @@ class Discourse:
         return ways
 
     def _distant(self, first: Mention, turn: int, *, alone: bool) -> list[str]:
-        """Return ways to point at something by its message, where need be by its place in it."""
+        """Return ways to point at a thing by its message, if needed by its place in it."""
         noun, origin = first.shown or first.noun, first.turn
         there: list[Any] = []
         for each in self.mentions:  # a reader counts what is called the same
@@ -227,7 +227,7 @@ class NounPhrases:
         return self._mentioned(value, template.replace("{}", text))
 
     def bare(self, value: Value) -> str | None:
-        """Return a value by itself, None where it may not be named."""
+        """Return a value by itself, None if it may not be named."""
         if (left_out := self.left_out(value)) is not None:
             return self._vague(left_out)
         spoken = self.spoken(value)
@@ -238,7 +238,7 @@ class NounPhrases:
         return self._mentioned(value, text)
 
     def spoken(self, value: Value) -> tuple[Any, str] | None:
-        """Return what the words name for a value and its kind, None where they point at it.
+        """Return the value and kind that the words name for a value, None if they point at it.
 
         What an unmentioned call of this turn looks up is named by what that takes.
         """
@@ -254,7 +254,7 @@ class NounPhrases:
         return None
 
     def _transparent(self, value: Value) -> PlannedCall | None:
-        """Return the unmentioned look-up of this turn whose result a value is, if there is one."""
+        """Return the unmentioned look-up of this turn that returned a value, if there is one."""
         call, source = self.facts.call_of(value), value.source
         if call is None or call.purpose != "needed_step" or call.function not in _TRANSPARENT:
             return None
@@ -281,7 +281,7 @@ class NounPhrases:
         return self._mentioned(value, self.draw.choice(ways)) if ways else None
 
     def _fits(self, way: str) -> bool:
-        """Tell whether a reference may stand here: "it" not after "of", "them" not as subject."""
+        """Return whether a reference fits here: "it" not after "of", "them" not as subject."""
         return not (
             (way in ("it", "them") and self.before.endswith("of "))
             or (way == "them" and (not self.before.strip() or _SUBJECT.search(self.before)))
@@ -320,7 +320,7 @@ class NounPhrases:
         return text if recent else f"{text.replace('just ', '')}{when}"
 
     def note_result(self, function: str, index: int) -> None:
-        """Add what the call of this index returns to the discourse, if it is about one thing."""
+        """Add the result of the call of this index to the discourse, if about one thing."""
         places = {self.turn, self.call_turn}  # its own turn's arguments know the first alone
         made = (_MAIN.get(function), (function, self.turn, index), "", False)
         for value in (each for turn in places for each in self.facts.used_results(turn, index)):

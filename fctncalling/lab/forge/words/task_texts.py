@@ -1,4 +1,4 @@
-"""User texts of a plan: its calls as sentences in a user's manner, with what is said around them.
+"""User texts of a plan: its calls as sentences in a user's manner, with stories and aims.
 
 Of several true wordings of each turn that of the drawn length is taken.
 """
@@ -52,7 +52,7 @@ Setting = Mapping[str, tuple[str, ...]]  # phrase -> what it is, and a second on
 
 @dataclass(frozen=True)
 class Persona:
-    """One user's manner: curt, polite, telling stories, or implying what they want."""
+    """One user's manner: curt, polite, telling stories, or implicit."""
 
     manner: str
     mark: str  # quotation mark
@@ -69,7 +69,7 @@ class Persona:
         return cls(manner, mark, setting)
 
     def told(self, sentence: str) -> str:
-        """Return a sentence with this user's own project, colleague, ... in their places."""
+        """Return a sentence with this user's project, colleague, ... filled in."""
         return _placed(sentence, self.setting)
 
     def forms(self, draw: Random) -> list[str]:
@@ -106,12 +106,12 @@ _GREETING = re.compile(r"^(hello|hi|hey|good (morning|afternoon|evening)|excuse 
 
 
 def is_plain_mood(pattern: str) -> bool:
-    """Tell whether words may stand before a pattern: "to know more, could you ...?"."""
+    """Return whether words may precede a pattern: "to know more, could you ...?"."""
     return _PLAIN.match(pattern) is not None
 
 
 def in_mood(pattern: str, text: str) -> str | None:
-    """Return a clause in a pattern, None where it has no gerund and the pattern needs one."""
+    """Return a clause in a pattern, None if the pattern needs a gerund that it lacks."""
     if "@ing" not in pattern:
         return pattern.replace("@", text)
     phrase = gerund_phrase(text)
@@ -119,7 +119,7 @@ def in_mood(pattern: str, text: str) -> str | None:
 
 
 def repeats_words(pattern: str, text: str) -> bool:
-    """Tell whether a pattern says a word of the text that it is put around: "plan to plan"."""
+    """Return whether a pattern repeats a word of the text inside it: "plan to plan"."""
     return not _stems(pattern).isdisjoint(_stems(text))
 
 
@@ -176,7 +176,7 @@ def with_aim(name: str, aim: str, request: str, draw: Random) -> str | None:
 
 
 def _behind(link: str, text: str) -> str:
-    """Return a sentence behind a connective."""
+    """Return a sentence after a connective."""
     return f"{link.rstrip(',')}, {text}"
 
 
@@ -218,7 +218,7 @@ class TurnWording:
         return abs(math.log(len(self.text.split()) / length))
 
     def word(self, length: int) -> bool:
-        """Word the turn in about `length` words; False where a call cannot be said."""
+        """Word the turn in about `length` words; False if a call cannot be said."""
         groups = self._groups()
         for index, group in enumerate(groups):
             made = self._request(group, first=index == 0)
@@ -262,7 +262,7 @@ class TurnWording:
         return AskingSentence(text, clauses[0].form, group, rest, is_plain)
 
     def _moody(self, clauses: list[Clause], *, first: bool) -> tuple[str, bool]:
-        """Return clauses in a pattern, and whether words may stand before that.
+        """Return clauses in a pattern, and whether words may precede it.
 
         Greetings come only in the first words of a task. Of a later sentence nothing stands before
         the verb that a connective would clash with ("quick one: ...").
@@ -287,7 +287,7 @@ class TurnWording:
                 self.nouns.note_result(call.function, index)
 
     def _link(self, group: list[PlannedCall], *, final: bool) -> str:
-        """Return which connectives may stand before a sentence."""
+        """Return the list of connectives that may precede a sentence."""
         if final and self.draw.random() < 0.25:
             return "last"
         here = any(
@@ -320,7 +320,7 @@ class TurnWording:
         return [*before, *requests, *after]
 
     def _explain(self, call: PlannedCall, before: list[str]) -> None:
-        """Tell what a call is for, in its sentence or in one of its own."""
+        """Give the purpose of a call, in its sentence or in a separate one."""
         purpose = aim_clause(call, self.nouns)
         request = next(each for each in self.requests if any(call is one for one in each.calls))
         if purpose is None or request.explained:
@@ -368,7 +368,7 @@ class TurnWording:
 
 
 def calls_to_say(turn: PlannedTurn, number: int) -> list[PlannedCall]:
-    """Return the asked calls, and the needed steps whose values no other request says."""
+    """Return the asked calls, and the needed steps with values that no other request says."""
     return [
         call
         for index, call in enumerate(turn.requested)
@@ -393,7 +393,7 @@ def _has_words(turn: PlannedTurn, number: int, index: int) -> bool:
 
 
 def supplement(value: Value, call: PlannedCall, nouns: NounPhrases) -> str | None:
-    """Return a sentence that says the value and what it is."""
+    """Return a sentence that says the value and its noun."""
     pattern = pattern_text(nouns.draw.choice(patterns("sentences")["missing"]), nouns.draw)
     in_dollars = "base_currency" not in call.arguments and value.kind in ("amount", "price")
     with_unit = in_dollars or ("<noun>" not in pattern and value.kind != "amount")
@@ -415,7 +415,7 @@ MEDIAN_WORDS, SPREAD = 24.5, 0.62
 
 
 class CannotSay(Exception):
-    """No wording says a turn of a plan truthfully; the plan is to be thrown away."""
+    """Signal that no wording says a turn of a plan truthfully; the plan is thrown away."""
 
 
 def user_texts(plan: Plan, variation: int = 0) -> list[str]:
@@ -427,7 +427,7 @@ def user_texts(plan: Plan, variation: int = 0) -> list[str]:
 
 
 class _TaskWriter:
-    """The words of one task: what was mentioned, and which frames and patterns were used."""
+    """Writer of one task's words; keeps its mentions, used frames and patterns."""
 
     def __init__(self, plan: Plan, draw: Random) -> None:
         self.plan = plan
@@ -457,7 +457,7 @@ class _TaskWriter:
         return self._taken(best)
 
     def _candidate(self, index: int, turn: PlannedTurn, length: int) -> TurnWording | None:
-        """Return one true wording of a turn, None where this draw has none."""
+        """Return one true wording of a turn, None if this draw has none."""
         nouns = self._nouns(index, turn)
         wording = TurnWording(
             turn, nouns, self.persona, self.draw, self.frames, self.patterns, set(self.told)

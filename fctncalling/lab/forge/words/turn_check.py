@@ -1,4 +1,4 @@
-"""Check that a turn's words carry what its plan says they carry, and nothing else.
+"""Check that a turn's words carry the values that its plan says they carry, and no others.
 
 The check reads the text with its own rules, not with the writer's: numbers, dates and texts are
 looked for as a reader would recognise them.
@@ -24,7 +24,7 @@ _UNSAID_LENGTH = 3  # shorter values occur by chance
 
 
 def faults_of(text: str, turn: PlannedTurn) -> list[str]:
-    """Return what is wrong with a turn's words, one line each; empty where they are true."""
+    """Return the faults of a turn's words, one line each; empty if they are true."""
     if turn.role == "function_returns":
         return [] if text == "" else ["a turn in which a function returns has no words"]
     if turn.role == "missing_value" and turn.blank is not None:
@@ -44,7 +44,7 @@ def _unsaid(text: str, turn: PlannedTurn) -> Iterator[str]:
 
 
 def _elsewhere(text: str, turn: PlannedTurn) -> Iterator[str]:
-    """Yield what the words say of the current folder although the plan leaves it unmentioned."""
+    """Yield mentions of the current folder that the plan leaves unmentioned."""
     for step, call in pairwise(turn.requested):
         if step.function == "cd" and step.purpose == "needed_step":
             if call.function in OF_CURRENT_FOLDER:
@@ -165,7 +165,7 @@ class PlanFacts:
                 self._used.setdefault(place, []).append(value)
 
     def kind_of(self, value: Value) -> str:
-        """Return a value's kind, a destination and an entry told apart by what they are."""
+        """Return a value's kind; a destination or entry is a folder or a file."""
         if value.kind in ("destination", "new_file"):
             return "folder" if value.value in self.folders else "new_file"
         if value.kind == "entry_name":
@@ -186,7 +186,7 @@ class PlanFacts:
         return self._used.get((turn, call), [])
 
     def last_route(self, call: PlannedCall, turn: int) -> tuple[Any, Any] | None:
-        """Return from where to where the flight before a call goes, None where there is none."""
+        """Return the route of the flight before a call, None if there is none."""
         found = None
         for number in range(turn + 1):
             for each in self._calls(number, turn):
@@ -217,7 +217,7 @@ class PlanFacts:
         return turn.requested if number == now else turn.calls
 
     def call_of(self, value: Value) -> PlannedCall | None:
-        """Return the call whose result a value comes from."""
+        """Return the call with the result that a value comes from."""
         source = value.source
         if value.provenance != "result" or source is None or source.turn < 0 or source.call < 0:
             return None
@@ -233,7 +233,7 @@ def result_key(function: str, path: tuple[str | int, ...]) -> str:
 
 
 def place_in_result(text: str, path: tuple[str | int, ...]) -> tuple[int, int]:
-    """Return the position of a result's item and the number of items, (0, 1) where none is."""
+    """Return the position of a result's item and the number of items, (0, 1) for no item."""
     value = parse_result(text)
     found = (0, 1)
     for key in path:

@@ -61,7 +61,7 @@ class ArgumentKind(ScalarKind):
         return self.kind not in UNSAID
 
     def takes(self, value: Any) -> bool:
-        """Return whether its own schema takes a value: type, list, bounds, pattern, form."""
+        """Return whether the schema takes a value: type, list, bounds, pattern, form."""
         if self.kind in UNSAID:
             return True
         if isinstance(value, list) and self.item is not None:
@@ -139,7 +139,7 @@ class ArgumentKind(ScalarKind):
         return not self.required and self.usual_value is not MISSING
 
     def accepted_unsaid(self) -> list[Any]:
-        """Return what is accepted of a parameter that a request does not mention."""
+        """Return the accepted values of a parameter that a request does not mention."""
         usual = self.usual_value
         return [""] if usual is MISSING or usual is None else ["", usual]
 

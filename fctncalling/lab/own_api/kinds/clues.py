@@ -1,4 +1,4 @@
-"""Clues to the kind of a value: the words of a name, and what a description says."""
+"""Clues to the kind of a value: the words of a name and of a description."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from fctncalling.lab.own_api.english import NUMBERS
+from fctncalling.lab.own_api.english import NUMBERS, spaced_words
 
 
 class InferredKind(NamedTuple):
@@ -33,7 +33,7 @@ def infer_kind_from_words(name: str, description: str) -> tuple[InferredKind | N
     The head noun counts: the name's last words first, then that of the description's first clause;
     "name" alone is a person's where that clause speaks of one.
     """
-    words = name_words(name)
+    words = spaced_words(name)
     head = head_noun(description)
     of_name = _moment(words) or _in_table(words)
     if re.search(r"\bname$", words) and of_name is None:
@@ -81,12 +81,6 @@ def head_noun(text: str) -> str:
     return head.strip()
 
 
-def name_words(name: str) -> str:
-    """Return a name's words, in lower case: "contactEmail", "contact_email" -> "contact email"."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return re.sub(r"[^A-Za-z0-9]+", " ", spaced).strip().lower()
-
-
 @cache
 def kind_tables() -> dict[str, Any]:
     """Return the tables of words, forms, shapes and units that tell kinds."""
@@ -96,18 +90,12 @@ def kind_tables() -> dict[str, Any]:
 
 @lru_cache(maxsize=8192)
 def _in_table(words: str) -> InferredKind | None:
-    """Return what the last words mean; those before "of", "for" ... where the last mean nothing."""
-    for meant, pattern in _rows():
-        if pattern.search(words):
+    """Return the kind that the last words mean, else the words before "of", "for" and the like."""
+    for meant, pattern in kind_tables()["rows"]:
+        if re.search(rf"\b(?:{pattern})$", words):
             return InferredKind(*meant.split())
     front = re.split(r" (?:of|for|to|in|from|at|on|by) ", words, maxsplit=1)[0]
     return _in_table(front) if front != words else None
-
-
-@cache
-def _rows() -> list[tuple[str, re.Pattern[str]]]:
-    rows = kind_tables()["rows"]
-    return [(meant, re.compile(rf"\b(?:{pattern})$")) for meant, pattern in rows]
 
 
 def _moment(words: str) -> InferredKind | None:

@@ -6,14 +6,15 @@ examples, default, pattern, description, name.
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from random import Random
 from typing import Any
 
-from fctncalling.lab.own_api.english import singular
+from fctncalling.lab.own_api.english import singular, spaced_words
 from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind
 from fctncalling.lab.own_api.kinds.clues import (
     MOST_READ,
@@ -22,26 +23,20 @@ from fctncalling.lab.own_api.kinds.clues import (
     first_clause,
     infer_kind_from_words,
     kind_tables,
-    name_words,
 )
-from fctncalling.lab.own_api.kinds.examples import (
-    example_texts,
-    kind_like_examples,
-    kind_of_shape,
+from fctncalling.lab.own_api.kinds.pattern_text import (
+    is_in_words,
+    is_python_regex,
+    text_of_pattern,
 )
-from fctncalling.lab.own_api.kinds.pattern_text import is_python_regex, text_of_pattern
-from fctncalling.lab.own_api.kinds.scalar_kind import MISSING
-from fctncalling.lab.own_api.kinds.standards import Family, families_of, standard_of
+from fctncalling.lab.own_api.kinds.scalar_kind import MISSING, NUMBERS, parse_moment
+from fctncalling.lab.own_api.kinds.standards import standard_of
 from fctncalling.specification.api import MAX_DESCRIPTION, TYPES
 
 _UNASKABLE = {"binary", "byte", "password"}
-_FORMS = {"date": "%Y-%m-%d", "time": "%H:%M", "datetime": "%Y-%m-%dT%H:%M:%S"}
-_NUMBER_OF_ONE = re.compile(
-    r"^(?:the |its |their |[a-z]+'s )?(?:[a-z]+ ){0,2}(?:number|no\.|id)"
-    r"(?! of (?:all |the )?[a-z]+s\b)"
-)
-"""Description of a number that says which one: "membership number", but not "number of bags"."""
-Find = Callable[[str, Mapping[str, Any], ArgumentKind, DescriptionClues], ArgumentKind | None]
+FORMS = {"date": "%Y-%m-%d", "time": "%H:%M", "datetime": "%Y-%m-%dT%H:%M:%S", "year": "%Y"}
+"""Form of dates and times where a document gives none."""
+UNDRAWN = "no value that is drawn fits its own schema"
 
 
 def infer_argument_kind(name: str, schema: Mapping[str, Any], *, required: bool) -> ArgumentKind:
@@ -50,7 +45,7 @@ def infer_argument_kind(name: str, schema: Mapping[str, Any], *, required: bool)
     Unknown where no value that is drawn fits the schema.
     """
     json_type = str(schema.get("type", "any"))
-    pattern, longest = schema.get("pattern"), schema.get("maxLength")
+    pattern = schema.get("pattern")
     base = ArgumentKind(
         "unknown",
         TYPES.get(json_type, json_type),
@@ -59,36 +54,16 @@ def infer_argument_kind(name: str, schema: Mapping[str, Any], *, required: bool)
         description=str(schema.get("description") or schema.get("title") or "")[:MAX_DESCRIPTION],
         pattern=pattern if isinstance(pattern, str) and is_python_regex(pattern) else None,
         shortest=_length(schema.get("minLength")) or 0,
-        longest=_length(longest),
+        longest=_length(schema.get("maxLength")),
     )
+    parameter = _Parameter(name, schema, base)
     if "x-kind" in schema:
-        return _annotated(schema, base)
-    clues = description_clues(base.description, name)
+        return parameter.annotated()
     for find in _IN_ORDER:
-        found = find(name, schema, base, clues)
-        if found is not None:
-            return found if _can_be_drawn(found) else replace(base, evidence=UNDRAWN)
+        kind = find(parameter)
+        if kind is not None:
+            return kind if _can_be_drawn(kind) else replace(base, evidence=UNDRAWN)
     return base
-
-
-def _annotated(schema: Mapping[str, Any], base: ArgumentKind) -> ArgumentKind:
-    """Return the kind that a schema names: `"x-kind": "KIND TOPIC"`."""
-    kind, _, topic = schema["x-kind"].partition(" ")
-    return replace(
-        base,
-        kind=kind,
-        topic=topic,
-        format=_FORMS.get(kind, ""),
-        minimum=schema.get("minimum"),
-        maximum=schema.get("maximum"),
-        step=schema.get("multipleOf"),
-        values=tuple(schema.get("enum", ())),
-        examples=tuple(schema.get("examples", ())),
-        evidence="x-kind",
-    )
-
-
-UNDRAWN = "no value that is drawn fits its own schema"
 
 
 def _length(given: Any) -> int | None:
@@ -105,130 +80,351 @@ def _can_be_drawn(kind: ArgumentKind) -> bool:
     return True
 
 
-def _of_enum(
-    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
-) -> ArgumentKind | None:
-    values = schema.get("enum")
-    if not isinstance(values, list) or not values or base.type in ("array", "dict"):
+@dataclass(frozen=True)
+class _Parameter:
+    """Parameter with the evidence for its kind; each method reads one sort of it."""
+
+    name: str
+    schema: Mapping[str, Any]
+    base: ArgumentKind
+
+    @cached_property
+    def words(self) -> str:
+        return spaced_words(self.name)
+
+    @cached_property
+    def clues(self) -> DescriptionClues:
+        return description_clues(self.base.description, self.name)
+
+    def kind(self, kind: str, evidence: str, **fields: Any) -> ArgumentKind:
+        return replace(self.base, kind=kind, evidence=evidence, **fields)
+
+    def annotated(self) -> ArgumentKind:
+        """Return the kind that a schema names: `"x-kind": "KIND TOPIC"`."""
+        kind, _, topic = self.schema["x-kind"].partition(" ")
+        return self.kind(
+            kind,
+            "x-kind",
+            topic=topic,
+            format=FORMS.get(kind, ""),
+            minimum=self.schema.get("minimum"),
+            maximum=self.schema.get("maximum"),
+            step=self.schema.get("multipleOf"),
+            values=tuple(self.schema.get("enum", ())),
+            examples=tuple(self.schema.get("examples", ())),
+        )
+
+    def from_enum(self) -> ArgumentKind | None:
+        values = self.schema.get("enum")
+        if not isinstance(values, list) or not values or self.base.type in ("array", "dict"):
+            return None
+        if self.base.type == "boolean" or any(isinstance(each, list | dict) for each in values):
+            return None
+        texts = [each for each in values if isinstance(each, str)]
+        about = first_clause(self.base.description)
+        named = standard_of(self.words, about, texts, lambda text: True)
+        topic = named if named and len(texts) == len(values) else ""
+        return self.kind("enum", "enum", values=tuple(values), topic=topic)
+
+    def from_structure(self) -> ArgumentKind | None:
+        base, alternatives = self.base, self.schema.get("oneOf")
+        if base.type in ("array", "tuple"):
+            return self._array()
+        if base.type == "boolean":
+            return self.kind("boolean", "type")
+        if base.type != "dict":
+            return None
+        properties = _properties(self.schema, base.required)
+        if alternatives:
+            forms = tuple(infer_argument_kind(self.name, e, required=True) for e in alternatives)
+            return self.kind("one_of", "oneOf", alternatives=forms, properties=properties)
+        return self.kind("object" if properties else "unknown", "type", properties=properties)
+
+    def _array(self) -> ArgumentKind:
+        inner = dict(self.schema.get("items") or {})
+        inner.setdefault("type", "string" if not inner.get("properties") else "object")
+        if inner["type"] == "any":
+            inner["type"] = "string"
+        inner.setdefault("description", self.base.description)
+        item = infer_argument_kind(singular(self.name), inner, required=self.base.required)
+        most = min(self.schema.get("maxItems") or 3, 3, len(item.values) or 3)
+        least = min(max(1, self.schema.get("minItems") or 1), 5)
+        ordered = self.clues.ordered
+        if ordered is None:
+            ordered = item.kind in NUMBERS and not self.schema.get("uniqueItems")
+        sizes = {"min_items": least, "max_items": max(least, most), "ordered": ordered}
+        return self.kind("array", item.evidence, item=item, guessed=item.guessed, **sizes)
+
+    def from_number(self) -> ArgumentKind | None:
+        base, clues, words = self.base, self.clues, self.words
+        if base.type not in ("integer", "float"):
+            return None
+        is_integer, about = base.type == "integer", base.description.lower()
+        if axis := _AXIS.search(words):
+            topic, bound = ("latitude", 90.0) if axis[0][:3] == "lat" else ("longitude", 180.0)
+            low, high = self.schema.get("minimum", -bound), self.schema.get("maximum", bound)
+            return self.kind("number", "name", topic=topic, minimum=low, maximum=high)
+        if _UNIX.search(about) or (is_integer and _AT.search(words)):
+            return self.kind("integer", "description", topic="unix_time")
+        if _ZERO_OR_ONE.search(base.description) and base.default in (0, 1, MISSING):
+            return self.kind("unknown", "description")  # a flag, which no user says as a number
+        low, high, evidence = self._bounds()
+        if words.endswith("month") and is_integer:
+            return self.kind("integer", "name", minimum=1, maximum=12)
+        if low is not None and low < 1 and (_AT_MOST.search(words) or clues.minimum == 1):
+            low = 1  # a page of nothing
+        is_count = re.search(r"\bpage\b", words) or _AT_MOST.search(words)
+        numbers = is_integer and low is None and not is_count
+        if numbers and not clues.unit and _NUMBER_OF_ONE.search(about):
+            return self.kind("identifier", "description")
+        if numbers and re.search(r"\b(?:id|number|no|code)$", words):
+            return self.kind("identifier", "name", guessed=not base.description)
+        if re.search(r"\byear$", words) and is_integer and high is None:
+            return self.kind("year", "name", format=FORMS["year"])
+        low, high = self._within_reason(low, high)
+        kind = "quantity_with_unit" if clues.unit else "integer" if is_integer else "number"
+        shown = (*self.schema.get("examples", ()), self.schema.get("default"))
+        counts = _COUNT.search(words) and not any(isinstance(each, float) for each in shown)
+        fields = {"minimum": low, "maximum": high, "unit": clues.unit}
+        return self.kind(kind, evidence or "type", topic="count" if counts else "", **fields)
+
+    def _bounds(self) -> tuple[float | None, float | None, str]:
+        """Return the bounds of the schema, else those of the description, and their source."""
+        low, high = self.schema.get("minimum"), self.schema.get("maximum")
+        step = 1 if self.base.type == "integer" else 0.05
+        if (above := self.schema.get("exclusiveMinimum")) is not None:
+            low = above + step
+        if (below := self.schema.get("exclusiveMaximum")) is not None:
+            high = below - step
+        told = (self.clues.minimum, self.clues.maximum)
+        if low is None and high is None:
+            return (*told, "" if told == (None, None) else "description")
+        return low, high, "bounds"
+
+    def _within_reason(
+        self, low: float | None, high: float | None
+    ) -> tuple[float | None, float | None]:
+        """Return bounds that a person's request would keep to, if one side is open."""
+        shown = (*self.schema.get("examples", ()), self.base.default)
+        hints = [each for each in shown if isinstance(each, int | float)]
+        if high is None and hints:
+            high = max(12, max(hints) * 4)
+        if high is None and self.clues.unit.endswith("cents"):
+            return max(low or 0, 100), 60_000
+        if low is None and high is not None and high > 1:
+            low = 1
+        return low, high
+
+    def from_format(self) -> ArgumentKind | None:
+        given, formats, about = (
+            self.schema.get("format"),
+            kind_tables()["formats"],
+            self.base.description,
+        )
+        if given in _UNASKABLE or re.search(r"\bbase-?64", about[:MOST_READ], re.IGNORECASE):
+            return self.kind("unknown", "format")
+        if given not in formats:
+            return None
+        kind, form = formats[given]
+        if kind == "standard":
+            return self.kind(kind, "format", topic=form)
+        shaped = kind_of_shape(self.base, example_texts(self.schema), "format")
+        if shaped is not None and shaped.kind == kind:
+            return replace(shaped, format=shaped.format or form)
+        if self.clues.moment == kind and self.clues.format:
+            form = self.clues.format
+        return self.kind(kind, "format", format=form)
+
+    def from_client(self) -> ArgumentKind | None:
+        """Return the kind of an optional parameter that a client sets; None for others."""
+        if self.base.required:
+            return None
+        table, inner = kind_tables(), self.schema.get("items") or self.schema
+        is_shape = re.search(table["answer_shape"], self.words)
+        if is_shape or ("enum" not in inner and re.search(table["answer_parts"], self.words)):
+            is_open = self.base.type in ("array", "string", "any") and not example_texts(inner)
+            if is_shape or (is_open and not self.clues.values):
+                return self.kind("client", "name")
+        if self.base.type in ("array", "dict", "boolean"):
+            return None
+        if re.search(rf"\b(?:{table['client']})$", self.words):
+            return self.kind("client", "name")
+        is_told = re.search(table["client_about"], first_clause(self.base.description))
+        return self.kind("client", "description") if is_told else None
+
+    def from_standard(self) -> ArgumentKind | None:
+        if not self._is_text:
+            return None
+        shown = example_texts(self.schema) or list(self.clues.examples)
+        if isinstance(self.base.default, str) and self.base.default:
+            shown.append(self.base.default)
+        meant, _ = infer_kind_from_words(self.name, "")
+        is_other = meant and meant.kind in ("phone", "email", "url", "date", "datetime")
+        about = "" if is_other else first_clause(self.base.description)
+        topic = standard_of(self.words, about, shown, self.base.takes_single)
+        evidence = "examples" if shown else "name"
+        return None if topic is None else self.kind("standard", evidence, topic=topic)
+
+    @property
+    def _is_text(self) -> bool:
+        return self.base.type in ("string", "any")
+
+    def from_examples(self) -> ArgumentKind | None:
+        examples = [each for each in example_texts(self.schema) if self.base.takes_single(each)]
+        return kind_like_examples(self.base, self.name, examples, "examples") if examples else None
+
+    def from_default(self) -> ArgumentKind | None:
+        default = self.base.default
+        if not isinstance(default, str) or self.clues.values:
+            return None
+        return kind_of_shape(self.base, [default], "default")
+
+    def from_pattern(self) -> ArgumentKind | None:
+        pattern = self.base.pattern
+        if pattern is None:
+            return None
+        if choices := re.fullmatch(r"\^?\(?(?:\?:)?([\w-]+(?:\|[\w-]+)+)\)?\$?", pattern):
+            return self.kind("enum", "pattern", values=tuple(choices[1].split("|")))
+        meant, _ = infer_kind_from_words(self.name, self.base.description)
+        if meant and meant.kind in ("phone", "date", "time"):
+            return self.kind(meant.kind, "pattern", format=FORMS.get(meant.kind, ""))
+        is_loose = meant is None and self.base.takes_single("early umber")
+        if is_loose or not re.search(r"\\d|0-9|A-Z|\{\d", pattern):
+            return None  # such as ".+": says nothing
+        return self.kind("identifier", "pattern", examples=self.clues.examples)
+
+    def from_list(self) -> ArgumentKind | None:
+        """Return the kind of a value that a description lists."""
+        listed = tuple(each for each in self.clues.values if self.base.takes_single(each))
+        is_list = all(re.search(r"[a-zA-Z0-9]", each) and "[" not in each for each in listed)
+        if self.base.type == "string" and re.match(
+            r"(?:\w+ )?whether\b", self.base.description, re.I
+        ):
+            return self.kind("enum", "description", values=("true", "false"))
+        meant, _ = infer_kind_from_words(self.name, "")
+        is_certain = meant and meant.kind in ("identifier", "person_name", "place", "email")
+        is_searched = meant and meant.topic == "query"
+        if not listed or not is_list or is_certain or is_searched or not self._is_text:
+            return None  # marks, or names of parameters
+        return self.kind("enum", "description", values=listed)
+
+    def from_description(self) -> ArgumentKind | None:
+        clues = self.clues
+        if clues.moment:
+            return self.kind(clues.moment, "description", format=clues.format)
+        if re.search(r"\buuid\b", self.base.description, re.IGNORECASE):
+            return self.kind("identifier", "description", format="uuid")
+        if clues.examples:
+            return kind_like_examples(self.base, self.name, clues.examples, "description")
+        texts = [
+            clues.pattern and text_of_pattern(clues.pattern, Random(seed)) for seed in range(4)
+        ]
+        if all(text and self.base.takes_single(text) for text in texts):
+            return self.kind("identifier", "description", pattern=clues.pattern)
         return None
-    if base.type == "boolean" or any(isinstance(each, list | dict) for each in values):
-        return None
-    texts = [each for each in values if isinstance(each, str)]
-    about = first_clause(base.description)
-    named = standard_of(_families(), name_words(name), about, texts, lambda text: True)
-    topic = named if named and len(texts) == len(values) else ""
-    return replace(base, kind="enum", values=tuple(values), topic=topic or "", evidence="enum")
+
+    def from_name(self) -> ArgumentKind | None:
+        if not self._is_text:
+            return None
+        about = self.base.description.lower()
+        meant, by_name = infer_kind_from_words(self.name, self.base.description)
+        evidence = "name" if by_name else "description"
+        if meant is None:  # it may be anything: said only where a value must be, as a plain name
+            is_code = re.search(rf"\b(?:{kind_tables()['code']})$", self.words)
+            if self.base.required and not is_code:
+                return self.kind("identifier", "type", topic="slug", guessed=True)
+            return self.kind("unknown", "type", guessed=True)
+        topic, form = meant.topic, FORMS.get(meant.kind, "")
+        if topic == "query" and re.search(r"\b(?:surname|last name)\b", about):
+            return self.kind("person_name", "description", topic="last")
+        if meant.kind == "identifier" and topic == "postcode":
+            pattern = self.base.pattern or "^[0-9]{5}$"
+            return self.kind("identifier", evidence, pattern=pattern, guessed=True)
+        is_first = re.match(r"first names?\b(?!.*\b(?:sur|last|family ))", about)
+        if meant.kind == "person_name" and is_first:
+            topic = "first"
+        guessed = by_name or meant.kind == "identifier"
+        return self.kind(meant.kind, evidence, topic=topic, format=form, guessed=guessed)
 
 
-def _of_structure(
-    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+LONGEST_EXAMPLE = 60
+_MARKUP = re.compile(r"[<>{}\n]|^\W*$")
+_FOR_MACHINES = re.compile(r"[=?&|\\\"]|%\d\d")
+_DATE_FORMS = ("%Y%m%d", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%B %d, %Y", "%d %B %Y")
+
+
+def example_texts(schema: Mapping[str, Any]) -> list[str]:
+    """Return the examples that a person would write: short ones, on one line, without markup."""
+    texts = [html.unescape(each) for each in schema.get("examples", ()) if isinstance(each, str)]
+    texts = [each.strip().strip('"') for each in texts]
+    return [each for each in texts if 1 < len(each) <= LONGEST_EXAMPLE and not _MARKUP.search(each)]
+
+
+def kind_like_examples(
+    base: ArgumentKind, name: str, examples: Sequence[str], evidence: str
+) -> ArgumentKind:
+    """Return the kind of values like these: of their shape, else of their name's topic."""
+    if shaped := kind_of_shape(base, examples, evidence):
+        return shaped
+    own = replace(base, examples=tuple(examples), evidence=evidence)
+    kind, topic = infer_kind_from_words(name, base.description)[0] or ("", "")
+    if any(map(_FOR_MACHINES.search, examples)):  # a query, an expression: nobody's own words
+        if kind == "free_text":
+            return replace(base, kind=kind, topic=topic, evidence="name")
+        return replace(own, kind="free_text" if base.required else "unknown", topic="example")
+    if kind == "identifier" and evidence != "examples" and all(map(is_in_words, examples)):
+        return replace(base, kind=kind, guessed=True, evidence="name")
+    if kind in ("phone", "email", "url"):
+        return replace(own, kind=kind)
+    if kind in ("date", "time", "datetime"):
+        shapes = (kind_of_shape(base, [each], evidence) for each in examples)
+        moment = next(filter(None, shapes), None)
+        written = (f for f in _DATE_FORMS if all(parse_moment(each, f) for each in examples))
+        if moment is None and (form := next(written, None)):
+            return replace(own, kind="date", format=form)
+        return moment or replace(own, kind="free_text", topic="example")
+    is_word = kind in ("person_name", "place", "free_text")
+    digits = all(re.search(r"\d", each) for each in examples)
+    is_code = all(" " not in each and len(each) > 1 and not is_in_words(each) for each in examples)
+    is_numbered = kind == "identifier" and evidence == "description" and digits
+    if is_numbered or (is_code and (digits or not is_word)):
+        return replace(own, kind="identifier")
+    if is_word:
+        return replace(own, kind=kind, topic=topic)
+    if all(re.fullmatch(r"[A-Z][a-z]+", each) for each in examples) and evidence == "description":
+        return replace(own, kind="free_text", topic="proper")  # a thing's own name, such as Birch
+    return replace(own, kind="free_text", topic="example")
+
+
+def kind_of_shape(
+    base: ArgumentKind, examples: Sequence[str], evidence: str
 ) -> ArgumentKind | None:
-    if base.type in ("array", "tuple"):
-        return _array(name, schema, base, clues)
-    alternatives = schema.get("oneOf")
-    if base.type == "dict" and alternatives:
-        each = tuple(infer_argument_kind(name, one, required=True) for one in alternatives)
-        whole = _properties(schema, base.required)
-        return replace(base, kind="one_of", alternatives=each, properties=whole, evidence="oneOf")
-    if base.type == "dict":
-        properties = _properties(schema, base.required)
-        kind = "object" if properties else "unknown"
-        return replace(base, kind=kind, properties=properties, evidence="type")
-    return replace(base, kind="boolean", evidence="type") if base.type == "boolean" else None
+    """Return the kind that all examples have the shape of."""
+    for pattern, kind, form in kind_tables()["shapes"] if examples else ():
+        if all(re.fullmatch(pattern, each, re.IGNORECASE) for each in examples):
+            shape = replace(base, kind=kind, examples=tuple(examples), evidence=evidence)
+            return replace(shape, **{"topic" if kind == "standard" else "format": form})
+    return None
 
 
 def _properties(schema: Mapping[str, Any], required: bool) -> dict[str, ArgumentKind]:
-    """Return the kinds of an object's keys; what may be anything is no name for one left out."""
+    """Return the kinds of an object's keys; optional ones of unknown kind are unknown."""
     needed = schema.get("required", ())
-    found = {
+    kinds = {
         key: infer_argument_kind(key, each, required=key in needed)
         for key, each in schema.get("properties", {}).items()
     }
     if required:
-        return found
-    is_any = {key for key, kind in found.items() if kind.guessed and kind.topic == "slug"}
-    return {k: replace(each, kind="unknown") if k in is_any else each for k, each in found.items()}
+        return kinds
+    is_any = {key for key, kind in kinds.items() if kind.guessed and kind.topic == "slug"}
+    return {k: replace(each, kind="unknown") if k in is_any else each for k, each in kinds.items()}
 
 
-def _array(
-    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
-) -> ArgumentKind:
-    inner = dict(schema.get("items") or {})
-    inner.setdefault("type", "string" if not inner.get("properties") else "object")
-    if inner["type"] == "any":
-        inner["type"] = "string"
-    inner.setdefault("description", base.description)
-    item = infer_argument_kind(singular(name), inner, required=base.required)
-    most = min(schema.get("maxItems") or 3, 3)
-    least = min(max(1, schema.get("minItems") or 1), 5)
-    if item.values:
-        most = min(most, len(item.values))
-    numbers = item.kind in ("integer", "number", "quantity_with_unit")
-    ordered = (
-        clues.ordered if clues.ordered is not None else numbers and not schema.get("uniqueItems")
-    )
-    return replace(
-        base,
-        kind="array",
-        item=item,
-        ordered=bool(ordered),
-        min_items=least,
-        max_items=max(least, most),
-        guessed=item.guessed,
-        evidence=item.evidence,
-    )
-
-
-def _of_number(
-    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
-) -> ArgumentKind | None:
-    if base.type not in ("integer", "float"):
-        return None
-    words = name_words(name)
-    if axis := _AXIS.search(words):
-        topic = "latitude" if axis[0].startswith("lat") else "longitude"
-        bound = 90.0 if topic == "latitude" else 180.0
-        bounds = schema.get("minimum", -bound), schema.get("maximum", bound)
-        on_earth = replace(base, kind="number", topic=topic, evidence="name")
-        return replace(on_earth, minimum=bounds[0], maximum=bounds[1])
-    if _UNIX.search(base.description.lower()) or (base.type == "integer" and _AT.search(words)):
-        return replace(base, kind="integer", topic="unix_time", evidence="description")
-    if _ZERO_OR_ONE.search(base.description) and base.default in (0, 1, MISSING):
-        return replace(base, evidence="description")  # a flag, which no user says as a number
-    low, high, evidence = _bounds_of(schema, base.type)
-    if low is None and high is None and (clues.minimum is not None or clues.maximum is not None):
-        low, high, evidence = clues.minimum, clues.maximum, "description"
-    if words.endswith("month") and base.type == "integer":
-        return replace(base, kind="integer", minimum=1, maximum=12, evidence="name")
-    if low is not None and low < 1 and (_AT_MOST.search(words) or clues.minimum == 1):
-        low = 1  # a page of nothing
-    head = base.description.lower()
-    is_count = re.search(r"\bpage\b", words) or _AT_MOST.search(words)
-    numbers = base.type == "integer" and low is None and not is_count
-    if numbers and not clues.unit and _NUMBER_OF_ONE.search(head):
-        return replace(base, kind="identifier", evidence="description")
-    if numbers and re.search(r"\b(?:id|number|no|code)$", words):
-        return replace(base, kind="identifier", evidence="name", guessed=not base.description)
-    if re.search(r"\byear$", words) and base.type == "integer" and high is None:
-        return replace(base, kind="year", format="%Y", evidence="name")
-    low, high = _within_reason(low, high, base, schema)
-    if clues.unit.endswith("cents") and high is None:
-        low, high = max(low or 0, 100), 60_000
-    kind = "quantity_with_unit" if clues.unit else {"float": "number"}.get(base.type, "integer")
-    counts = _COUNT.search(words) and not any(
-        isinstance(each, float) for each in (*schema.get("examples", ()), schema.get("default"))
-    )
-    return replace(
-        base,
-        kind=kind,
-        minimum=low,
-        maximum=high,
-        unit=clues.unit,
-        topic="count" if counts else "",
-        evidence=evidence or "type",
-    )
-
-
+_NUMBER_OF_ONE = re.compile(
+    r"^(?:the |its |their |[a-z]+'s )?(?:[a-z]+ ){0,2}(?:number|no\.|id)"
+    r"(?! of (?:all |the )?[a-z]+s\b)"
+)
+"""Description of a number that says which one: "membership number", but not "number of bags"."""
 _AXIS = re.compile(r"\b(?:lat|latitude|lon|lng|longitude)$")
 _ZERO_OR_ONE = re.compile(r"\b(?:set|equal|true|yes|on)\b[^.]{0,12}[`'\"]?\b[01]\b[`'\"]? ")
 _AT_MOST = re.compile(
@@ -246,203 +442,18 @@ _COUNT = re.compile(
 """Name of a number that counts, whatever type it has: TypeScript's numbers are all `number`."""
 
 
-def _bounds_of(schema: Mapping[str, Any], kind: str) -> tuple[float | None, float | None, str]:
-    low, high = schema.get("minimum"), schema.get("maximum")
-    step = 1 if kind == "integer" else 0.05
-    if (above := schema.get("exclusiveMinimum")) is not None:
-        low = above + step
-    if (below := schema.get("exclusiveMaximum")) is not None:
-        high = below - step
-    return low, high, "" if low is None and high is None else "bounds"
-
-
-def _within_reason(
-    low: float | None, high: float | None, base: ArgumentKind, schema: Mapping[str, Any]
-) -> tuple[float | None, float | None]:
-    """Return bounds that a person's request would keep to, where one side is open."""
-    examples = [each for each in schema.get("examples", ()) if isinstance(each, int | float)]
-    default = base.default if isinstance(base.default, int | float) else None
-    hints = [each for each in (*examples, default) if each is not None]
-    if high is None and hints:
-        high = max(12, max(hints) * 4)
-    if low is None and high is not None and high > 1:
-        low = 1
-    return low, high
-
-
-def _of_format(
-    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
-) -> ArgumentKind | None:
-    given = schema.get("format")
-    if given in _UNASKABLE or re.search(r"\bbase-?64", base.description[:MOST_READ], re.IGNORECASE):
-        return replace(base, evidence="format")
-    formats = kind_tables()["formats"]
-    if given not in formats:
-        return None
-    kind, form = formats[given]
-    if kind == "standard":
-        return replace(base, kind=kind, topic=form, evidence="format")
-    shaped = kind_of_shape(base, example_texts(schema), "format")
-    if shaped is not None and shaped.kind == kind:
-        return replace(shaped, format=shaped.format or form)
-    if clues.moment == kind and clues.format:
-        form = clues.format
-    return replace(base, kind=kind, format=form, evidence="format")
-
-
-def _of_client(
-    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
-) -> ArgumentKind | None:
-    """Return the kind of what a client sets; what is demanded stays to be asked for."""
-    if base.required:
-        return None
-    table, words = kind_tables(), name_words(name)
-    inner = schema.get("items") or schema
-    is_shape = re.search(table["answer_shape"], words)
-    if is_shape or ("enum" not in inner and re.search(table["answer_parts"], words)):
-        is_open = base.type in ("array", "string", "any") and not example_texts(inner)
-        if is_shape or (is_open and not clues.values):
-            return replace(base, kind="client", evidence="name")
-    if base.type in ("array", "dict", "boolean"):
-        return None
-    by_name = re.search(rf"\b(?:{table['client']})$", words)
-    if by_name or re.search(table["client_about"], first_clause(base.description)):
-        return replace(base, kind="client", evidence="name" if by_name else "description")
-    return None
-
-
-@cache
-def _families() -> tuple[Family, ...]:
-    return families_of(kind_tables()["families"])
-
-
-def _of_standard(
-    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
-) -> ArgumentKind | None:
-    if base.type not in ("string", "any"):
-        return None
-    shown = example_texts(schema) or list(clues.examples)
-    if isinstance(base.default, str) and base.default:
-        shown.append(base.default)
-    words = name_words(name)
-    own, _ = infer_kind_from_words(name, "")
-    is_other = own is not None and own.kind in ("phone", "email", "url", "date", "datetime")
-    text = "" if is_other else first_clause(base.description)
-    found = standard_of(_families(), words, text, shown, base.takes_single)
-    if found is None:
-        return None
-    return replace(base, kind="standard", topic=found, evidence="examples" if shown else "name")
-
-
-def _of_examples(
-    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
-) -> ArgumentKind | None:
-    examples = [each for each in example_texts(schema) if base.takes_single(each)]
-    return kind_like_examples(base, name, examples, "examples") if examples else None
-
-
-def _of_default(
-    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
-) -> ArgumentKind | None:
-    if not isinstance(base.default, str) or clues.values:
-        return None
-    return kind_of_shape(base, [base.default], "default")
-
-
-def _of_pattern(
-    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
-) -> ArgumentKind | None:
-    pattern = base.pattern
-    if pattern is None:
-        return None
-    if choices := re.fullmatch(r"\^?\(?(?:\?:)?([\w-]+(?:\|[\w-]+)+)\)?\$?", pattern):
-        return replace(base, kind="enum", values=tuple(choices[1].split("|")), evidence="pattern")
-    meant, _ = infer_kind_from_words(name, base.description)
-    if meant and meant.kind in ("phone", "date", "time"):
-        form = _FORMS.get(meant.kind, "")
-        return replace(base, kind=meant.kind, format=form, evidence="pattern")
-    is_loose = meant is None and base.takes_single("early umber")
-    if is_loose or not re.search(r"\\d|0-9|A-Z|\{\d", pattern):
-        return None  # such as ".+": says nothing
-    return replace(base, kind="identifier", examples=clues.examples, evidence="pattern")
-
-
-def _of_listed(
-    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
-) -> ArgumentKind | None:
-    listed = tuple(each for each in clues.values if base.takes_single(each))
-    is_list = all(re.search(r"[a-zA-Z0-9]", each) and "[" not in each for each in listed)
-    listed = listed if is_list else ()  # marks, or names of parameters
-    own, _ = infer_kind_from_words(name, "")
-    is_certain = own is not None and own.kind in ("identifier", "person_name", "place", "email")
-    if base.type == "string" and re.match(r"(?:\w+ )?whether\b", base.description.lower()):
-        return replace(base, kind="enum", values=("true", "false"), evidence="description")
-    is_searched = own is not None and own.topic == "query"
-    if not listed or is_certain or is_searched or base.type not in ("string", "any"):
-        return None
-    return replace(base, kind="enum", values=listed, evidence="description")
-
-
-def _of_description(
-    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
-) -> ArgumentKind | None:
-    if clues.moment:
-        return replace(base, kind=clues.moment, format=clues.format, evidence="description")
-    if re.search(r"\buuid\b", base.description, re.IGNORECASE):
-        return replace(base, kind="identifier", format="uuid", evidence="description")
-    if clues.examples:
-        return kind_like_examples(base, name, clues.examples, "description")
-    if clues.pattern is not None and _agrees(base, clues.pattern):
-        return replace(base, kind="identifier", pattern=clues.pattern, evidence="description")
-    return None
-
-
-def _agrees(base: ArgumentKind, pattern: str) -> bool:
-    """Return whether a schema takes what is drawn of a description's pattern."""
-    texts = [text_of_pattern(pattern, Random(seed)) for seed in range(4)]
-    return all(text is not None and base.takes_single(text) for text in texts)
-
-
-def _of_name(
-    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
-) -> ArgumentKind | None:
-    if base.type not in ("string", "any"):
-        return None
-    meant, from_name = infer_kind_from_words(name, base.description)
-    evidence = "name" if from_name else "description"
-    if meant is None:  # it may be anything: said only where a value must be, as a plain name
-        unknown = replace(base, guessed=True, evidence="type")
-        is_code = re.search(rf"\b(?:{kind_tables()['code']})$", name_words(name))
-        is_said = base.required and not is_code
-        return replace(unknown, kind="identifier", topic="slug") if is_said else unknown
-    topic = meant.topic
-    if topic == "query" and re.search(r"\b(?:surname|last name)\b", base.description.lower()):
-        return replace(base, kind="person_name", topic="last", evidence="description")
-    if meant.kind == "identifier" and topic == "postcode":
-        pattern = base.pattern or "^[0-9]{5}$"
-        return replace(base, kind="identifier", pattern=pattern, guessed=True, evidence=evidence)
-    if meant.kind == "person_name" and re.match(
-        r"first names?\b(?!.*\b(?:sur|last|family ))", base.description.lower()
-    ):
-        topic = "first"
-    guessed = from_name or meant.kind == "identifier"
-    form = _FORMS.get(meant.kind, "")
-    return replace(
-        base, kind=meant.kind, topic=topic, format=form, guessed=guessed, evidence=evidence
-    )
-
-
-_IN_ORDER: tuple[Find, ...] = (
-    _of_enum,
-    _of_client,
-    _of_structure,
-    _of_number,
-    _of_format,
-    _of_listed,
-    _of_standard,
-    _of_examples,
-    _of_default,
-    _of_pattern,
-    _of_description,
-    _of_name,
+_IN_ORDER = (
+    _Parameter.from_enum,
+    _Parameter.from_client,
+    _Parameter.from_structure,
+    _Parameter.from_number,
+    _Parameter.from_format,
+    _Parameter.from_list,
+    _Parameter.from_standard,
+    _Parameter.from_examples,
+    _Parameter.from_default,
+    _Parameter.from_pattern,
+    _Parameter.from_description,
+    _Parameter.from_name,
 )
+"""Sorts of evidence, the strongest first."""

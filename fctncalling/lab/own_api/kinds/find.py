@@ -1,4 +1,4 @@
-"""Kinds of all parameters of an API, with what scenarios show and the user's own file says."""
+"""Kinds of all parameters of an API, with values from scenarios and from the user's file."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.lab.own_api.api_part import tell_passed_over
+from fctncalling.lab.own_api.english import spaced_words
 from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind, KindTable
-from fctncalling.lab.own_api.kinds.clues import name_words
-from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
+from fctncalling.lab.own_api.kinds.evidence import FORMS, infer_argument_kind
 from fctncalling.lab.own_api.kinds.free_texts import FROM_NOUNS, with_fitting_texts
 from fctncalling.lab.own_api.kinds.pattern_text import matches_pattern
+from fctncalling.lab.own_api.kinds.value_tables import library
 from fctncalling.specification.api import OwnApi, SpecificationError
 
 
 def argument_kinds(api: OwnApi, overrides: Path | None = None) -> KindTable:
     """Return the kind of each (function, parameter); SpecificationError for a wrong --kinds."""
+    library("regex")  # strangers' patterns are matched in bounded time
     found: KindTable = {}
     for function in api.functions:
         needed = function.parameters.get("required", ())
@@ -37,7 +39,7 @@ _NOT_SHARED = frozenset({"boolean", "array", "object", "one_of", "unknown", "cli
 
 
 def _shared(kinds: KindTable) -> KindTable:
-    """Return kinds where a guessed one is that of the same parameter of another function."""
+    """Return kinds with guessed ones replaced by those of the same name elsewhere."""
     sure = {
         (name, kind.type): kind
         for (_, name), kind in reversed(kinds.items())
@@ -55,7 +57,7 @@ _MAY_BE_NUMBERED = frozenset({"free_text", "identifier", "unknown"})
 
 
 def _of_one_noun(kinds: KindTable) -> KindTable:
-    """Return kinds where a guessed text is numbered as the thing of its noun is: bed, to_bed."""
+    """Return kinds with guessed texts numbered like others of the same noun: bed, to_bed."""
     known = {
         _noun(name): kind
         for (_, name), kind in reversed(kinds.items())
@@ -79,19 +81,19 @@ def _of_one_noun(kinds: KindTable) -> KindTable:
 
 def _noun(name: str) -> str:
     """Return the noun of a parameter's name, in the singular: "to_bed", "bed_ids" -> "bed"."""
-    words = [each for each in name_words(name).split() if each not in ("id", "ids", "number")]
+    words = [each for each in spaced_words(name).split() if each not in ("id", "ids", "number")]
     return words[-1].removesuffix("s") if words else ""
 
 
 def _searched(kind: ArgumentKind, function: str) -> ArgumentKind:
     """Return the kind of a text that is searched for, not sent."""
-    searches = re.match(r"(?:find|search|look|query)\b", name_words(function))
+    searches = re.match(r"(?:find|search|look|query)\b", spaced_words(function))
     is_message = kind.kind == "free_text" and kind.topic in ("message", "note")
     return replace(kind, topic="query") if searches and is_message else kind
 
 
 def guessed_kind_notes(kinds: KindTable) -> list[str]:
-    """Return a line for each kind whose values are guessed."""
+    """Return a line for each kind with guessed values."""
     return [
         f"{function}: {parameter}: {_told(kind)}: values guessed from "
         f"{FROM_NOUNS if FROM_NOUNS in kind.evidence else 'its name'}; --kinds FILE corrects them"
@@ -118,7 +120,7 @@ _LISTS = ("values", "examples")
 def override_kinds(
     kinds: KindTable, path: Path, not_chosen: Mapping[str, Collection[str]] | None = None
 ) -> KindTable:
-    """Return kinds with those of a file in place; SpecificationError where one is not sound.
+    """Return kinds with those of a file in place; SpecificationError if one is not sound.
 
     `not_chosen`: parameters by function that only the whole API has; they are passed over.
 
@@ -159,9 +161,8 @@ def _changed(kind: ArgumentKind, given: Any, where: str) -> ArgumentKind:
         changes.setdefault("kind", "enum")
     if kind.guessed:  # what was guessed is no example of what the user says
         changes.setdefault("examples", ())
-    form = {"date": "%Y-%m-%d", "time": "%H:%M", "datetime": "%Y-%m-%dT%H:%M:%S", "year": "%Y"}
-    if (new := changes.get("kind")) in form and "format" not in changes:
-        changes["format"] = form[new]
+    if (new := changes.get("kind")) in FORMS and "format" not in changes:
+        changes["format"] = FORMS[new]
     return replace(kind, **changes, guessed=False, evidence="FILE")
 
 

@@ -1,4 +1,4 @@
-"""Free texts that fit an API: names that its document shows, else some made of its own nouns.
+"""Free texts that fit an API: names from its document, else texts made of its nouns.
 
 Nobody searches train stations for solar panels.
 """
@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import zip_longest
 from random import Random
+from typing import Any
 
-from fctncalling.lab.own_api.english import is_plural, singular
+from fctncalling.lab.own_api.english import is_plural, singular, spaced_words, things_of_path
 from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind, KindTable
-from fctncalling.lab.own_api.kinds.clues import kind_tables, name_words
+from fctncalling.lab.own_api.kinds.clues import kind_tables
+from fctncalling.lab.own_api.kinds.evidence import example_texts
 from fctncalling.lab.own_api.kinds.value_tables import value_table
 from fctncalling.specification.api import OwnApi
+from fctncalling.specification.schema import as_list
 
 OF_ONE_API = frozenset({"query", "title", "thing", ""})
 """Topics of free texts that every API has others of."""
@@ -31,7 +34,7 @@ _NO_THINGS = frozenset("object item data record resource entity thing element re
 
 
 def with_fitting_texts(kinds: KindTable, api: OwnApi) -> KindTable:
-    """Return kinds whose free texts are of the API: shown in its document, or of its nouns."""
+    """Return kinds with free texts of the API: from its document, or of its nouns."""
     things = {doc.name: thing_of_function(doc.name, _path(api, doc.name)) for doc in api.functions}
     common = Counter(thing for thing in things.values() if thing)
     every = tuple(thing for thing, _ in common.most_common(MOST_NOUNS))
@@ -42,8 +45,7 @@ def with_fitting_texts(kinds: KindTable, api: OwnApi) -> KindTable:
 
 def thing_of_function(name: str, path: str) -> str:
     """Return the noun of a function's path or name: "station" of /stations; "" for none."""
-    parts = [name_words(part) for part in path.split("/") if part and "{" not in part]
-    for words in (*parts[::-1], name_words(name)):
+    for words in (*things_of_path(path)[::-1], spaced_words(name)):
         kept = [word for word in words.split() if word not in _NO_NOUNS]
         plural = next((at for at, word in enumerate(kept[:3]) if is_plural(word)), 2)
         noun = singular(" ".join(kept[: plural + 1]))  # "conversations set topic": conversation
@@ -79,7 +81,7 @@ def _fitting(
     is_free = kind.kind == "free_text" and kind.topic in OF_ONE_API
     if not is_free or kind.known or len(kind.examples) > 2:
         return kind
-    own = re.sub(r" ?(?:name|title|label|query|search|text)$", "", name_words(name))
+    own = re.sub(r" ?(?:name|title|label|query|search|text)$", "", spaced_words(name))
     nouns = [noun for noun in (own, thing) if noun in shown or _table_of(noun)] or [thing]
     nouns = nouns if nouns[0] else [*every]
     given = [*kind.examples, *(text for noun in nouns for text in shown.get(noun, ()))]
@@ -119,3 +121,64 @@ def _table_of(noun: str) -> str:
     last = noun.rpartition(" ")[2]
     rows: Mapping[str, str] = kind_tables()["names_of_things"]
     return next((table for table, nouns in rows.items() if last in nouns.split()), "")
+
+
+MOST_SHOWN, DEEPEST = 40, 5
+_NAMES = frozenset("name title label headline subject".split()) | {"display name", "full name"}
+_WRAPPERS = frozenset("data item result value record entry element content embedded".split())
+_FOR_PEOPLE = re.compile(
+    r"(?=.*[a-z]{3})(?!.*(?:://|@|_|\d{4}|foo|lorem|hello ?world))(?!(?:string|text|name)$).+",
+    re.IGNORECASE,
+)
+
+
+def shown_names(document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the names in examples of schemas and answers, by the noun of the named thing."""
+    found: dict[str, dict[str, None]] = {}
+    for noun, value in (*_of_schemas(document), *_of_answers(document)):
+        kept = found.setdefault(noun, {})
+        for text in example_texts({"examples": [value]}):
+            if _FOR_PEOPLE.fullmatch(text) and len(kept) < MOST_SHOWN:
+                kept[text] = None
+    return {noun: tuple(names) for noun, names in found.items() if names}
+
+
+def _of_schemas(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for schemas in (document.get("definitions"), _part(document.get("components"), "schemas")):
+        for name, schema in _items(schemas):
+            for part in (schema, *as_list(_part(schema, "allOf"))):
+                for key, own in _items(_part(part, "properties")):
+                    if spaced_words(key) in _NAMES:
+                        for value in (_part(own, "example"), *as_list(_part(own, "examples"))):
+                            yield singular(spaced_words(name)), value
+
+
+def _of_answers(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for path, item in _items(document.get("paths")):
+        for _, operation in _items(item):
+            for _, answer in _items(_part(operation, "responses")):
+                for _, media in _items(_part(answer, "content")):
+                    named = [_part(each, "value") for _, each in _items(_part(media, "examples"))]
+                    for value in (_part(media, "example"), *named):
+                        yield from _of_value(value, singular("".join(things_of_path(path)[-1:])), 0)
+
+
+def _of_value(value: Any, thing: str, depth: int) -> Iterator[tuple[str, Any]]:
+    if depth > DEEPEST:
+        return
+    for item in as_list(value)[:MOST_SHOWN]:
+        yield from _of_value(item, thing, depth + 1)
+    for key, inner in _items(value):
+        words = singular(spaced_words(key))
+        if isinstance(inner, str) and words in _NAMES:
+            yield thing, inner
+        elif isinstance(inner, list | Mapping):
+            yield from _of_value(inner, thing if words in _WRAPPERS else words, depth + 1)
+
+
+def _part(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, Mapping) else None
+
+
+def _items(value: Any) -> list[tuple[str, Any]]:
+    return [(str(key), own) for key, own in value.items()] if isinstance(value, Mapping) else []

@@ -6,21 +6,27 @@ import random
 import re
 import string
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
-from fctncalling.lab.own_api.kinds.pattern_match import (
-    TooManySteps,
-    matches_somewhere,
-    matches_whole,
-)
-
+REGEX: Any = None
+with suppress(ImportError):
+    REGEX = import_module("regex")
 PARSER: Any = getattr(re, "_parser", None)
 LONGEST_REPEAT = 6  # further than the least, where a pattern sets no end
 LONGEST_TEXT = 200
 LONGEST_PATTERN = 500
 MAX_STEPS = 5_000  # of writing one text
+MATCHING_S = 0.05  # CPU seconds that a match may take
+
+
+class TooManySteps(Exception):
+    """Signal that a pattern takes more steps than anybody's identifiers need."""
+
+
 _UNKNOWN = (LookupError, NotImplementedError, re.error, OverflowError, RecursionError, TooManySteps)
 _READABLE = string.ascii_letters + string.digits
 _CATEGORIES = {
@@ -34,17 +40,17 @@ _CATEGORIES = {
 
 
 def text_of_pattern(pattern: str, rng: random.Random) -> str | None:
-    """Return a text that the whole of which the pattern matches; None where none was found."""
+    """Return a text that a pattern matches as a whole; None if none is found."""
     parsed = _parsed(pattern)
     if parsed is None:
         return None
     for _ in range(5):
         try:
             text = _of_parts(parsed, _Draws(rng))
-            if text and matches_whole(parsed, text):
-                return text
         except _UNKNOWN:
             return None
+        if text and matches_pattern(pattern, text):
+            return text
     return None
 
 
@@ -54,20 +60,23 @@ def is_python_regex(pattern: str) -> bool:
 
 
 def matches_pattern(pattern: str, text: str) -> bool:
-    """Return whether the whole of a text matches a pattern; False where that takes too long."""
-    parsed = _parsed(pattern) if len(text) <= LONGEST_TEXT else None
-    try:
-        return parsed is not None and matches_whole(parsed, text)
-    except _UNKNOWN:
-        return False
+    """Return whether a pattern matches a whole text; False if that takes too long."""
+    return _matches(pattern, text, "fullmatch")
 
 
 def has_pattern(pattern: str, text: str) -> bool:
-    """Return whether a part of a text matches a pattern, which is how JSON Schema means them."""
-    parsed = _parsed(pattern) if len(text) <= LONGEST_TEXT else None
+    """Return whether a pattern matches a part of a text, as JSON Schema means patterns."""
+    return _matches(pattern, text, "search")
+
+
+def _matches(pattern: str, text: str, how: str) -> bool:
+    if len(text) > LONGEST_TEXT or not is_python_regex(pattern):
+        return False
+    if REGEX is None:  # without the extra `api` patterns are those of our own tables
+        return getattr(re, how)(pattern, text) is not None
     try:
-        return parsed is not None and matches_somewhere(parsed, text)
-    except _UNKNOWN:
+        return getattr(REGEX.compile(pattern), how)(text, timeout=MATCHING_S) is not None
+    except (TimeoutError, REGEX.error, *_UNKNOWN):
         return False
 
 
@@ -76,9 +85,24 @@ def _parsed(pattern: str) -> Any | None:
     if PARSER is None or len(pattern) > LONGEST_PATTERN:
         return None
     try:
-        return PARSER.parse(pattern)
+        parsed = PARSER.parse(pattern)
+        return parsed if _length(parsed) <= MAX_STEPS else None
     except _UNKNOWN:
         return None
+
+
+def _length(parts: Iterable[tuple[Any, Any]]) -> int:
+    """Return how many parts a pattern has with its repeats written out."""
+    length = 0
+    for kind, value in parts:
+        if str(kind) in ("MAX_REPEAT", "MIN_REPEAT"):
+            length += max(1, value[0]) * _length(value[2])
+        elif str(kind) == "BRANCH":
+            length += sum(map(_length, value[1]))
+        else:
+            inner = value[-1] if isinstance(value, tuple) else ()
+            length += max(1, _length(inner) if isinstance(inner, PARSER.SubPattern) else 1)
+    return length
 
 
 @dataclass
@@ -90,7 +114,7 @@ class _Draws:
     letters: int = 0
 
     def spend(self, text: str = "") -> str:
-        """Return a piece of text; TooManySteps where there are too many, or too long ones."""
+        """Return a piece of text; TooManySteps if there are too many, or too long ones."""
         self.steps += 1
         self.letters += len(text)
         if self.steps > MAX_STEPS or self.letters > LONGEST_TEXT:
@@ -99,7 +123,7 @@ class _Draws:
 
 
 def text_of_shape(example: str, rng: random.Random) -> str:
-    """Return a text shaped like an example: other digits, other letters where digits are near.
+    """Return a text shaped like an example: other digits, other letters near digits.
 
     Letters at the front and words stay: they say what is numbered ("B-104", "order_48213377").
     """
@@ -124,7 +148,7 @@ _HEX = "0123456789abcdef"
 
 @lru_cache(maxsize=4096)
 def _alphabets(example: str) -> tuple[str, ...]:
-    """Return for each letter of an example those that may stand in its place; "" where it stays."""
+    """Return for each letter of an example the alphabet of its place; "" for a fixed letter."""
     found: list[str] = []
     has_digits = re.search(r"\d", example) is not None
     for run in re.findall(r"[A-Za-z0-9]+|[^A-Za-z0-9]+", example):

@@ -15,7 +15,7 @@ from fctncalling.lab.own_api.kinds.pattern_text import (
     text_of_pattern,
     text_of_shape,
 )
-from fctncalling.lab.own_api.kinds.standards import STANDARDS, draw_place
+from fctncalling.lab.own_api.kinds.standards import STANDARDS
 from fctncalling.lab.own_api.kinds.value_tables import has_table, value_table
 
 UNSAID = ("unknown", "client")
@@ -105,7 +105,7 @@ class ScalarKind:
 
 
 def parse_moment(text: str, form: str) -> datetime.datetime | None:
-    """Parse a date, time or datetime; None if it is none."""
+    """Parse a date, time or datetime; None if it cannot be parsed."""
     try:
         return datetime.datetime.strptime(text, form)
     except ValueError:
@@ -135,7 +135,7 @@ def _drawn(kind: ScalarKind, rng: random.Random) -> Any:
 
 def _number(kind: ScalarKind, rng: random.Random) -> int | float:
     if kind.topic in ("latitude", "longitude"):
-        return draw_place(rng)[kind.topic == "longitude"]
+        return float(STANDARDS[kind.topic].draw(rng))
     if kind.topic == "unix_time":
         return int(STANDARDS["unix_time"].draw(rng))
     low = kind.minimum if kind.minimum is not None else min(1, kind.maximum or 1)
@@ -190,7 +190,7 @@ _READABLE = ("slug", "slug_underscore", "numeric_id", "semver")
 
 
 def _like_pattern(kind: ScalarKind, rng: random.Random) -> str | None:
-    """Return a text of its pattern: in a form that can be read, where the pattern takes one."""
+    """Return a text of its pattern, in a readable form if the pattern takes one."""
     word = rng.choice(value_table("word"))
     addresses = [f"https://{word}.example/{word}{end}" for end in ("", ".pdf", ".png", ".html")]
     for text in addresses if "://" in str(kind.pattern) else ():

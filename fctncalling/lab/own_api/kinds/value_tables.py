@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import cycle
 from typing import Any, NamedTuple
 
 from fctncalling.specification.api import SpecificationError
 
-LIBRARIES = {"faker": "Faker", "babel": "babel", "tzdata": "tzdata"}
+LIBRARIES = {"faker": "Faker", "babel": "babel", "tzdata": "tzdata", "regex": "regex"}
 """Module of a library -> its distribution."""
 DRAWN = 600  # values of one of Faker's tables
 NAMES_OF = ("en_GB", "en_US", "en_IN", "en_KE", "de_DE", "es_ES", "it_IT")
@@ -80,7 +81,7 @@ def has_table(name: str) -> bool:
 
 @cache
 def _faker(locales: tuple[str, ...]) -> Any:
-    """Return Faker for locales; of several it is their names alone, for the others take long."""
+    """Return Faker for locales; for several, only their names, as the others take long."""
     providers = None if len(locales) == 1 else ["faker.providers.person"]
     return library("faker").Faker(list(locales), providers=providers, use_weighting=False)
 
@@ -114,7 +115,7 @@ _OF_FAKER: Mapping[str, tuple[tuple[str, ...], str, str]] = {
 
 
 class Zone(NamedTuple):
-    """One time zone of tzdata, with the place that it is named after."""
+    """One time zone of tzdata, with the place in its name."""
 
     name: str
     countries: tuple[str, ...]
@@ -134,12 +135,6 @@ def zones() -> tuple[Zone, ...]:
     rows = [line.split("\t") for line in table.splitlines() if not line.startswith("#")]
     every = (Zone(row[2], tuple(row[0].split(",")), *_degrees(row[1])) for row in rows)
     return tuple(each for each in every if not each.name.startswith("Antarctica"))
-
-
-@cache
-def zone_names() -> frozenset[str]:
-    """Return the names of all zones, former ones included."""
-    return frozenset(files(library("tzdata")).joinpath("zones").read_text("utf-8").split())
 
 
 def _degrees(place: str) -> tuple[float, float]:
@@ -177,13 +172,6 @@ def _locales() -> tuple[tuple[str, str], ...]:
     return tuple((one, two) for one, two in pairs if known(f"{one}_{two}"))
 
 
-@cache
-def country_codes_of_three() -> Mapping[str, str]:
-    """Return ISO 3166-1 alpha-2 -> alpha-3."""
-    countries = library("faker.providers.date_time").Provider.countries
-    return {each.alpha_2_code: each.alpha_3_code for each in countries}
-
-
 def _currencies() -> tuple[str, ...]:
     numbers, known = library("babel.numbers"), names_of_codes("currencies")
     every = [(numbers.get_territory_currencies(each) or [""])[0] for each in _countries()]
@@ -200,6 +188,16 @@ def _cities() -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for each in (*places, *_capitals()) if each.isascii()))
 
 
+def _replaced(table: str, old: str, new: str) -> tuple[str, ...]:
+    return tuple(text.replace(old, new) for text in value_table(table))
+
+
+def _paths(table: str) -> tuple[str, ...]:
+    """Return texts of a table as paths, in folders that take turns."""
+    folders = cycle(("data", "home", "srv", "projects"))
+    return tuple(f"/{next(folders)}/{text}" for text in value_table(table))
+
+
 _ENDS = "pdf txt csv docx xlsx png jpg zip md json".split()
 _OF_WORLD: Mapping[str, Callable[[], tuple[str, ...]]] = {
     "time_zone": lambda: tuple(
@@ -207,11 +205,27 @@ _OF_WORLD: Mapping[str, Callable[[], tuple[str, ...]]] = {
         for zone in zones()
         for _ in range(COMMON_SHARE if zone.city in _capitals() else 1)
     ),
+    "zone_name": lambda: tuple(  # former ones included
+        files(library("tzdata")).joinpath("zones").read_text("utf-8").split()
+    ),
+    "latitude": lambda: tuple(f"{zone.latitude:g}" for zone in zones()),
+    "longitude": lambda: tuple(f"{zone.longitude:g}" for zone in zones()),
+    "coordinates": lambda: tuple(f"{zone.latitude:g},{zone.longitude:g}" for zone in zones()),
     "city": _cities,
+    "slug": lambda: tuple(
+        f"{adjective}-{word}"
+        for word in value_table("word")
+        for adjective in value_table("adjective")
+    ),
+    "slug_underscore": lambda: _replaced("slug", "-", "_"),
+    "absolute_folder": lambda: _paths("word"),
+    "file_path": lambda: _paths("file"),
     "file": lambda: tuple(f"{word}.{end}" for word in value_table("word") for end in _ENDS),
     "country_code": _countries,
     "country_code_3": lambda: tuple(
-        code for each in _countries() if (code := country_codes_of_three().get(each))
+        country.alpha_3_code
+        for country in library("faker.providers.date_time").Provider.countries
+        for _ in range(_countries().count(country.alpha_2_code))
     ),
     "country": lambda: tuple(names_of_codes("territories")[each] for each in _countries()),
     "currency_code": _currencies,
@@ -219,6 +233,9 @@ _OF_WORLD: Mapping[str, Callable[[], tuple[str, ...]]] = {
     "language": lambda: tuple(
         dict.fromkeys(names_of_codes("languages")[language] for language, _ in _locales())
     ),
+    "any_language_code": lambda: tuple(c for c in names_of_codes("languages") if len(c) == 2),
+    "currency_code_small": lambda: tuple(code.lower() for code in _currencies()),
     "locale": lambda: tuple("-".join(each) for each in _locales()),
+    "locale_underscore": lambda: tuple("_".join(each) for each in _locales()),
     "color": lambda: tuple(library("faker.providers.color").Provider.safe_colors),
 }

@@ -1,4 +1,4 @@
-"""First sentence of a function's description: imperative, slots for its parameters, questions."""
+"""First sentence of a function's description, as an imperative with slots for parameters."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import takewhile
 
-from fctncalling.lab.own_api.english import base_verb, singular
-from fctncalling.lab.own_api.words.vocabulary import (
-    PREPOSITIONS,
-    spaced_words,
-    split_phrases,
-    word_table,
-)
+from fctncalling.lab.own_api.english import base_verb, singular, spaced_words
+from fctncalling.lab.own_api.words.vocabulary import PREPOSITIONS, split_phrases, word_table
 
 _FRONT = re.compile(
     r"^(?:(?:this|the) (?:tool|function|endpoint|method|operation|api)(?: (?:is used|can be used|"
@@ -24,21 +19,8 @@ _FRONT = re.compile(
 )
 _DETERMINERS = r"an?|the|one|some|another|your own|your|its|this|that|given|specified|each|any|all"
 _NP = re.compile(rf"\b(?:(?:{_DETERMINERS})\s+)+((?:[a-z'-]+\s+){{0,2}}?)([a-z'-]+)\b", re.I)
-_ASKED = re.compile(
-    r"^(?:tell|show|say|give|list|return|check|get|find out|look up|see|determine|know|learn|find)"
-    r"(?: (?:me|you|us))? (when|where|what|how much|how many|how|who|which|whether|if)\b (.+)$"
-)
-_AMOUNT = re.compile(
-    r"([a-z ]+?) (\{\w+\}|(?:an?|the) [a-z]+) (still |already )?(has|owes|needs|gets|does) ?(.*)$"
-)
-_AUXILIARY = "is|are|was|were|would|will|can|could|should|may|might|must|has|have"
-_VERBS_OF_QUESTIONS = (
-    "owes has costs needs takes makes goes leaves opens closes gets gives says knows "
-    "works pays does holds keeps starts ends runs comes stands weighs means lives wants "
-    "uses contains offers".split()
-)
 _MARKUP = re.compile(r"```.*?(?:```|\Z)|<[^<>]{1,200}>|^\s*[|#].*$", re.DOTALL | re.MULTILINE)
-EXPLAINED = re.compile(r" that (?:was|is|are|were|has|have) | by (?:their|its|his|words)\b")
+ASIDE = re.compile(r", | that (?:was|is|are|were|has|have) | by (?:their|its|his|words)\b")
 """Where a sentence goes on to explain what nobody would ask for."""
 _PLAIN_VERB = re.compile(r"^[a-z-]+$")
 
@@ -50,11 +32,13 @@ _NEXT_SENTENCE = re.compile(
 
 
 def first_sentence(description: str) -> str:
-    """Return a description's first sentence, without brackets and without what it is a tool for."""
+    """Return a description's first sentence, without brackets and "this tool is used to"."""
     description = re.sub(
         r"^\s*(?:\[[^\]]*\]|beta:?|preview:)\s+(?=\w)", "", description, flags=re.I
     )
-    plain = re.sub(r"\s*\([^)]*\)|[`{}[\]]|\*+", "", " ".join(_unmarked(description).split()))
+    unmarked = _MARKUP.sub(" ", description)
+    unmarked = unmarked if unmarked.strip() else description
+    plain = re.sub(r"\s*\([^)]*\)|[`{}[\]]|\*+", "", " ".join(unmarked.split()))
     plain = _NEXT_SENTENCE.split(plain, maxsplit=1)[0]
     # A colon or dash begins a list or an aside; a comma before "with" or a gerund one as well.
     head = re.split(
@@ -63,17 +47,8 @@ def first_sentence(description: str) -> str:
     return _FRONT.sub("", head).strip().rstrip(".")
 
 
-def _unmarked(description: str) -> str:
-    """Return a description without code blocks, tags, tables and headings.
-
-    One of nothing else stays as it is.
-    """
-    plain = _MARKUP.sub(" ", description)
-    return plain if plain.strip() else description
-
-
 def imperative(description: str, name: str) -> str:
-    """Return what a function does as an imperative; its name's words where nothing is described.
+    """Return a function's description as an imperative; the name's words if there is none.
 
     A noun phrase is something to show.
     """
@@ -154,7 +129,7 @@ _ARTICLES = frozenset("a an the all your multiple existing".split())
 
 
 def _is_verb(first: str, rest: str) -> bool:
-    """Return whether a sentence's first word is what is done, not a thing: "Beds of a ward"."""
+    """Return whether a sentence begins with a verb, not with a thing: "Beds of a ward"."""
     if not re.match(r"[a-z-]+$", first.lower()):
         return True  # of another language or form: it stays as it is
     of = rest.partition(" ")[0]
@@ -167,7 +142,7 @@ def _is_verb(first: str, rest: str) -> bool:
 
 @cache
 def known_verbs() -> frozenset[str]:
-    """Return the verbs that our own imperatives begin with, and further ones."""
+    """Return the verbs that imperatives may begin with."""
     phrases = [
         each for row in word_table("acts").values() for each in split_phrases(row.get("do", ""))
     ]
@@ -185,7 +160,7 @@ def _base_of_verb(found: re.Match[str]) -> str:
 
 
 def _of_gerund(word: str) -> str:
-    """Return the verb of "Splitting", "Creating", "Booking"; "" for what is none."""
+    """Return the verb of "Splitting", "Creating", "Booking"; "" for other words."""
     stem = word.lower().removesuffix("ing")
     if stem == word.lower():
         return ""
@@ -193,7 +168,7 @@ def _of_gerund(word: str) -> str:
 
 
 def _verb_of_name(name: str) -> str:
-    """Return the verb that a name begins or ends with; what is a thing is shown, or organised."""
+    """Return the verb that a name begins or ends with; a thing is shown, or organised."""
     words = spaced_words(name).split(" ")
     verbs = [each for each in (words[0], words[-1]) if each in known_verbs()]
     if not verbs and len(words) == 1:
@@ -214,7 +189,7 @@ def _verb_of_name(name: str) -> str:
 
 
 def _of_name(name: str, thing: str) -> str:
-    """Return a name's words as an imperative: "give up the plot"; "" where it has no verb."""
+    """Return a name's words as an imperative: "give up the plot"; "" if it has no verb."""
     verb, *rest = spaced_words(name).split(" ")
     if rest and verb not in known_verbs():  # "minibar_add"; a thing is organised: "late_checkout"
         words = [verb, *rest]
@@ -225,18 +200,8 @@ def _of_name(name: str, thing: str) -> str:
     return " ".join([verb, *rest[:at], *(["the", *rest[at:]] if rest[at:] else [])])
 
 
-def sentence_and_short_form(sentence: str) -> list[str]:
-    """Return a sentence, and without what follows its first comma or an explaining clause."""
-    found = [sentence]
-    for cut in (re.compile(", "), EXPLAINED):
-        head = cut.split(sentence, maxsplit=1)[0]
-        if 2 <= len(head.split()) < len(sentence.split()):
-            found.append(head)
-    return list(dict.fromkeys(found))
-
-
 def with_parameter_slots(sentence: str, nouns: Mapping[str, tuple[str, ...]]) -> str:
-    """Return a sentence whose noun phrases that name parameters are slots: "Lend {book_id} ..."."""
+    """Return a sentence with slots for noun phrases that name parameters: "Lend {book_id} ..."."""
     taken: set[str] = set()
 
     def slot(found: re.Match[str]) -> str:
@@ -244,8 +209,8 @@ def with_parameter_slots(sentence: str, nouns: Mapping[str, tuple[str, ...]]) ->
         after = sentence[found.end() :]
         owner = noun.endswith("'s")
         noun = noun.removesuffix("'s")
-        if re.match(r"[ -](?!of\b)[a-z]+", after) and _is_compound(after):
-            return found[0]
+        if (head := re.match(r"[ -]([a-z]+)", after)) and head[1] in _HEADS:
+            return found[0]  # "a parcel locker"
         for parameter, names in nouns.items():
             if parameter not in taken and {noun, singular(noun)} & set(names):
                 taken.add(parameter)
@@ -255,54 +220,14 @@ def with_parameter_slots(sentence: str, nouns: Mapping[str, tuple[str, ...]]) ->
     return _NP.sub(slot, sentence)
 
 
-def _is_compound(after: str) -> bool:
-    """Return whether the word behind a noun is the real head: "a parcel locker"."""
-    word = re.match(r"[ -]([a-z]+)", after)
-    return bool(word) and word is not None and word[1] in _HEADS
-
-
 _HEADS = frozenset(
     "card account number code id list name address price status history locker type date time "
     "order booking room details".split()
 )
 
 
-def direct_question(sentence: str) -> str | None:
-    """Return the direct question that an imperative asks for: "tell when {r} is free" -> "when is".
-
-    None where it asks for none.
-    """
-    found = _ASKED.match(sentence[:1].lower() + sentence[1:])
-    if found is None:
-        return None
-    wh, rest = found[1], found[2].rstrip(".")
-    if wh in ("how much", "how many") and (of := _AMOUNT.match(rest)):
-        return f"{wh} {of[1]} does {of[2]} {of[3] or ''}{base_verb(of[4])} {of[5]}".strip()
-    if re.match(rf"(?:{_AUXILIARY})\b", rest):  # "who is called": the question asks for the subject
-        return f"{wh} {rest}"
-    subject, verb, tail = _parts(rest)
-    if verb is None or (wh in ("how much", "how many") and re.search(r"\w \{|\w an? ", subject)):
-        return None  # "how much work {member} has" asks for the work
-    if wh in ("whether", "if"):
-        wh = ""
-    if re.fullmatch(_AUXILIARY, verb) and not (verb in ("has", "have") and not tail[:1].isalpha()):
-        if verb in ("has", "have"):
-            return f"{wh} does {subject} have {tail}".strip()
-        return f"{wh} {verb} {subject} {tail}".strip()
-    return f"{wh} does {subject} {base_verb(verb)} {tail}".strip()
-
-
-def _parts(clause: str) -> tuple[str, str | None, str]:
-    """Return (subject, verb, rest) of a subordinate clause; no verb where none was found."""
-    words = clause.split(" ")
-    for index, word in enumerate(words[1:], 1):
-        if re.fullmatch(_AUXILIARY, word) or word in _VERBS_OF_QUESTIONS:
-            return " ".join(words[:index]), word, " ".join(words[index + 1 :])
-    return clause, None, ""
-
-
 def object_noun(sentence: str, name: str) -> str:
-    """Return the noun of what a function is about, in the singular: "room", "parcel locker".
+    """Return the noun of a function's subject, in the singular: "room", "parcel locker".
 
     What the verb takes, else the first thing with "a" or "one"; of a name in the plural its noun.
     """
@@ -332,7 +257,7 @@ _LISTING = frozenset(
 
 
 def _noun_phrases(rest: str) -> Iterator[str]:
-    """Yield the noun phrases that may be what a verb takes, the likeliest first."""
+    """Yield the noun phrases that may be the object of a verb, the likeliest first."""
     direct = re.match(
         r"(?:up |out |back |off |down )?(?:all |an? |the |one |your own |your |new |every |more )*"
         r"(?:new )?([a-z'-]+(?: [a-z'-]+)*)",

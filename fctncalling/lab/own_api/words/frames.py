@@ -19,12 +19,7 @@ from typing import Any
 from fctncalling.lab.own_api.api_part import tell_passed_over
 from fctncalling.lab.own_api.english import with_articles_as_written
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.words.doc_sentence import (
-    EXPLAINED,
-    direct_question,
-    sentence_and_short_form,
-    with_parameter_slots,
-)
+from fctncalling.lab.own_api.words.doc_sentence import ASIDE, with_parameter_slots
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 from fctncalling.specification.api import OwnApi, SpecificationError
@@ -63,7 +58,7 @@ class Act:
     phrases: Mapping[str, tuple[str, ...]]
 
     def score(self, words: FunctionWords) -> float:
-        """Return how well it fits a function; 0 where it does not."""
+        """Return how well it fits a function; 0 if it does not."""
         if self.without and self.without.search(words.told):
             return 0.0
         if self.about and not self.about.search(words.all_words):
@@ -95,7 +90,7 @@ def _may_be(words: FunctionWords, family: str) -> bool:
 
 
 def _acts_on_thing(words: FunctionWords) -> bool:
-    """Return whether the thing that a value names is what is acted on, not what that belongs to."""
+    """Return whether the function acts on the named thing, not on a part of it."""
     operation = words.operation
     if operation is None or words.primary is None or operation.own == words.primary:
         return True
@@ -177,7 +172,7 @@ SLOT = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class RequestFrame:
-    """A phrase of one function; `mood` says how it is wrapped, `source` where it comes from.
+    """A phrase of one function; `mood` decides its wrapping, `source` is its origin.
 
     `says`: the parameter whose value it says behind other phrases; "" for a whole phrase.
     """
@@ -201,7 +196,7 @@ class RequestFrame:
 
 
 def frames_of_function(words: FunctionWords) -> list[RequestFrame]:
-    """Return the frames of a function: of its operation or sentence, and of the acts that it is.
+    """Return the frames of a function: of its operation or sentence, and of its acts.
 
     Phrases of acts say an HTTP operation only where no plain one says as little: nobody hands
     money to a booking.
@@ -219,7 +214,7 @@ def frames_of_function(words: FunctionWords) -> list[RequestFrame]:
 def with_own_frames(
     ours: Sequence[RequestFrame], own: Sequence[RequestFrame]
 ) -> list[RequestFrame]:
-    """Return our frames with the user's own before them.
+    """Return our frames with the user's before them.
 
     What a list lost of ours is left out, and what it kept is as it was; where all that it has is
     the user's own, that alone is said. One without phrases leaves ours as they are.
@@ -240,32 +235,21 @@ def _act_frames(words: FunctionWords, acts: Sequence[Act]) -> list[RequestFrame]
 
 
 def _doc_phrases(words: FunctionWords) -> list[tuple[str, str]]:
+    """Return (mood, phrase) of a function's sentence, without the aside that it may end with."""
     nouns = {name: words.nouns(name) for name in words.kinds}
     if words.primary is not None and words.thing_nouns():
         nouns[words.primary] = (*nouns[words.primary], *words.thing_nouns())
-    found: list[tuple[str, str]] = []
-    sentences = sentence_and_short_form(words.sentence)
+    sentence = words.sentence
     if words.primary is not None and words.kinds[words.primary].kind == "person_name":
-        somebody = re.compile(r"\bsome(?:body|one)\b")
-        sentences = [somebody.sub(f"{{{words.primary}}}", each) for each in sentences]
-    texts = [with_parameter_slots(sentence, nouns) for sentence in sentences]
-    slots = set(SLOT.findall(texts[0]))
-    # What is cut must say as much, and a listed value must not stand in a phrase for all of them.
-    texts = [each for each in texts if set(SLOT.findall(each)) == slots]
-    texts = [each for each in texts if not EXPLAINED.search(each)] or texts[-1:]
-    listed = {str(value).lower() for kind in words.kinds.values() for value in kind.values}
-    texts = [each for each in texts if not listed & set(each.lower().split())] or texts[-1:]
-    # The shortest of those that begin alike: an aside behind a comma is no request.
-    for text in [each for each in texts if not any(each.startswith(f"{o},") for o in texts)]:
-        found.append(("do", text))
-        asked = direct_question(text)
-        if asked is not None:
-            found.append(("ask", asked))
-    return list(dict.fromkeys(found))
+        sentence = re.sub(r"\bsome(?:body|one)\b", f"{{{words.primary}}}", sentence)
+    whole = with_parameter_slots(sentence, nouns)
+    short = ASIDE.split(whole, maxsplit=1)[0]
+    says_as_much = len(short.split()) > 1 and {*SLOT.findall(short)} == {*SLOT.findall(whole)}
+    return [("do", short if says_as_much else whole)]
 
 
 def _with_slots(phrase: str, words: FunctionWords) -> str | None:
-    """Return an act's phrase with slots of the function; None where it lacks one."""
+    """Return an act's phrase with slots of the function; None if it lacks one."""
     roles = {"who": words.other_person, "what": words.fault, "much": words.amount}
     for role, parameter in roles.items():
         if f"{{{role}}}" in phrase:
@@ -338,7 +322,7 @@ def write_phrases(path: Path, frames: Mapping[str, Sequence[RequestFrame]]) -> N
 def read_phrases(
     path: Path, api: OwnApi, kinds: Mapping[tuple[str, str], ArgumentKind]
 ) -> dict[str, list[RequestFrame]]:
-    """Return the user's own frames by function; SpecificationError names what does not fit."""
+    """Return the user's frames by function; SpecificationError names any that does not fit."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -406,7 +390,7 @@ def clauses_of_frames(frames: Sequence[RequestFrame]) -> dict[str, list[str]]:
 
 
 def _alternatives(text: str) -> list[str]:
-    """Return the phrases that "(a|b)" in one stands for."""
+    """Return the phrases that "(a|b)" in one expands to."""
     if not (choice := re.search(r"\(([^()]*\|[^()]*)\)", text)):
         return [text]
     before, behind = text[: choice.start()], text[choice.end() :]

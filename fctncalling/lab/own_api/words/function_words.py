@@ -1,4 +1,4 @@
-"""FunctionWords: what a function's documents call its thing, its parameters and other people."""
+"""FunctionWords: nouns and verbs of a function, its thing, parameters and other people."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fctncalling.lab.own_api.english import (
     is_plural,
     plural,
     singular,
+    spaced_words,
     with_article,
 )
 from fctncalling.lab.own_api.kinds import ArgumentKind
@@ -30,12 +31,7 @@ from fctncalling.lab.own_api.words.operation import (
     operation_of_path,
     read_operation,
 )
-from fctncalling.lab.own_api.words.vocabulary import (
-    PREPOSITIONS,
-    spaced_words,
-    spoken_name,
-    word_table,
-)
+from fctncalling.lab.own_api.words.vocabulary import PREPOSITIONS, spoken_name, word_table
 
 PEOPLE = frozenset(
     "reader user customer client member guest patient passenger employee person student owner "
@@ -66,7 +62,7 @@ _PLACED = re.compile(r"\b(?:from|to|reference|ref|postcode|zip|origin|destinatio
 
 @dataclass(frozen=True, eq=False)  # what is found of it once is kept by its identity
 class FunctionWords:
-    """A function with the kinds of its parameters, and what follows from both for its words."""
+    """A function with the kinds of its parameters, and the words that follow from both."""
 
     doc: FunctionDoc
     kinds: Mapping[str, ArgumentKind]
@@ -94,7 +90,7 @@ class FunctionWords:
         return of_path if of_path and (is_other or is_noun) else sentence
 
     def _is_named_by_path(self) -> bool:
-        """Return whether its name is made of its method and path, as where a document has none."""
+        """Return whether its name is made of its method and path."""
         given = {*spaced_words(f"{self.method} {self.path}").split(), "id"}
         return {*spaced_words(self.doc.name).split()} <= given
 
@@ -154,7 +150,7 @@ class FunctionWords:
         )
 
     def is_placed(self, name: str) -> bool:
-        """Return whether a parameter stands in the path, or says which thing is meant."""
+        """Return whether a parameter is in the path, or identifies the thing."""
         return name == self.primary or f"{{{name}}}" in self.path
 
     def _spoken(self, name: str) -> SpokenParameter:
@@ -216,7 +212,7 @@ class FunctionWords:
 
     @cached_property
     def noun(self) -> str:
-        """What it is about, in the singular: the thing acted on where that has a number."""
+        """Noun of its subject, in the singular: the thing acted on if that has a number."""
         lists = self.verb in ("list", "find", "search", "create", "add", "tell", "make", "new")
         if self.primary and not lists and self.kinds[self.primary].kind == "identifier":
             return self.thing_nouns()[0]
@@ -229,7 +225,7 @@ class FunctionWords:
 
     @cached_property
     def object_of_name(self) -> str:
-        """What its name has behind the verb, "diet" of set_diet; "" for the thing itself."""
+        """Words after the verb in its name, "diet" of set_diet; "" for the thing itself."""
         _, *rest = self.name_words.split(" ")
         rest = rest[1:] if rest and rest[0] in PARTICLES else rest
         found = " ".join(rest)
@@ -241,7 +237,7 @@ class FunctionWords:
 
     @cached_property
     def primary(self) -> str | None:
-        """The parameter that says which thing is acted on; None where none does."""
+        """The parameter that identifies the thing acted on; None if there is none."""
         if self.operation and self.operation.own:
             return self.operation.own
         needed = [name for name, kind in self.kinds.items() if kind.required]
@@ -276,7 +272,7 @@ class FunctionWords:
         return kind.kind == "free_text" and kind.topic not in _NO_THING
 
     def _place(self, name: str) -> int:
-        """Return where the sentence first speaks of a parameter."""
+        """Return the position of a parameter's first mention in the sentence."""
         low = self.sentence.lower()
         places = [found.start() for n in self.nouns(name) if (found := re.search(rf"\b{n}", low))]
         place = min(places, default=1000 + list(self.kinds).index(name))
@@ -289,7 +285,7 @@ class FunctionWords:
 
     @cached_property
     def other_person(self) -> str | None:
-        """The parameter that names somebody beside the thing; None where none does."""
+        """The parameter that names a person beside the thing; None if there is none."""
         for name in self.kinds:
             if name != self.primary and self.is_person(name):
                 return name
@@ -306,7 +302,7 @@ class FunctionWords:
 
     @cached_property
     def fault(self) -> str | None:
-        """The parameter that says what is out of order; None where none does."""
+        """The parameter that describes a fault; None if there is none."""
         for name, kind in self.kinds.items():
             about = f"{spaced_words(name)} {kind.description.lower()}"
             listed = kind.kind == "enum" or (kind.kind == "free_text" and not kind.topic)
@@ -316,17 +312,17 @@ class FunctionWords:
 
     @cached_property
     def amount(self) -> str | None:
-        """The only demanded number beside the thing: what is paid, read or worked."""
+        """The only required number beside the thing: paid, read or worked."""
         kinds = ("number", "quantity_with_unit", "integer")
         found = [name for name, kind in self.kinds.items() if kind.required and kind.kind in kinds]
         return found[0] if len(found) == 1 and found[0] != self.primary else None
 
     def label(self, name: str) -> str:
-        """Return what a parameter is called: its name without its unit and "id"."""
+        """Return the label of a parameter: its name without its unit and "id"."""
         return _without_id(name)
 
     def nouns(self, name: str) -> tuple[str, ...]:
-        """Return the nouns that a parameter's value may stand behind: "reader", "card"."""
+        """Return the nouns that may precede a parameter's value: "reader", "card"."""
         said = self.operation.nouns.get(name) if self.operation else None
         return (said,) if said else self._nouns(name)
 
@@ -362,7 +358,7 @@ class FunctionWords:
         return tuple(dict.fromkeys(found or ["one"]))
 
     def thing_nouns(self) -> tuple[str, ...]:
-        """Return nouns that may stand before the value of the primary parameter."""
+        """Return nouns that may precede the value of the primary parameter."""
         if self.primary is None:
             return (self.noun_of_sentence,)
         if self.operation and self.primary in self.operation.nouns:

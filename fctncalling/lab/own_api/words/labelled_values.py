@@ -1,7 +1,7 @@
-"""Labelled values: how a request for an HTTP operation says its values, each with its noun.
+"""Said values: all that a request says beside its phrase, by the tables, else each with its noun.
 
-An API has hundreds of operations whose parameters are alike. "For x" or "with y" alone would leave
-open which one is meant; nested objects are said by their innermost keys, or not at all.
+Of hundreds of operations whose parameters are alike "for x" or "with y" alone would leave open
+which one is meant. Nested objects are said by their innermost keys.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 from fctncalling.lab.own_api.english import enumerated, is_plural, plural, singular, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import (
-    WRAPPERS,
+    SAID_TOGETHER_SHARE,
     SaidValue,
-    clause_row_of,
     has_flag_words,
-    verbatim_value,
+    said_by_table,
+    said_span,
+    span_parameter_pairs,
+    spoken_value_with_noun,
     with_optional_quotes,
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
@@ -27,6 +29,9 @@ from fctncalling.lab.own_api.words.vocabulary import spoken_name
 
 MOST_LABELLED = 4  # values of one object, for a person to say them all
 LONGEST_LABEL = 4  # words
+SHUFFLED_SHARE = 0.35  # of requests whose values come in another order than the parameters
+WRAPPERS = frozenset("data body attributes properties payload object request input item".split())
+"""Labels of objects that say nothing of what is in them."""
 _ID_ENDS = frozenset("id ids uuid gid sid guid".split())
 _GENERIC = frozenset("id ids number no key".split())
 _QUERIES = ("query", "search", "q", "keyword", "search term")
@@ -55,8 +60,9 @@ class LabelledValue(NamedTuple):
             return f"{self.label} {self.text}"
         if self.kind in _NUMBERS and determiner == "the":
             named = re.search(r"[aeiou]", self.label) and len(self.label) > 2
-            if is_plural(self.label.split(" ")[-1]):
-                return f"{self.text} {self.label}"
+            if is_plural(last := self.label.split(" ")[-1]):
+                has_unit = {last, singular(last)} & {*self.text.split()}
+                return self.text if has_unit else f"{self.text} {self.label}"
             return (
                 f"{with_article(self.label)} of {self.text}"
                 if named
@@ -76,11 +82,14 @@ def can_be_said(words: FunctionWords, name: str, value: Any) -> bool:
         return True
     if kind.kind in ("object", "one_of") and words.label(name) in _OF_QUERIES:
         return False
-    found = list(_leaves(kind, value, words.label(name), Random(0), _repeated(words)))
-    labels = [each.label for each in found]
-    if len(set(labels)) < len(labels) or len(labels) > MOST_LABELLED or not labels:
-        return False
-    return all(0 < len(each.split()) <= LONGEST_LABEL and each.isascii() for each in labels)
+    labels = [e.label for e in _leaves(kind, value, words.label(name), Random(0), _repeated(words))]
+    return _are_distinct(labels) and len(labels) <= MOST_LABELLED
+
+
+def _are_distinct(labels: Sequence[str]) -> bool:
+    """Return whether labels are nouns that people say, no two of them alike."""
+    are_said = all(0 < len(each.split()) <= LONGEST_LABEL and each.isascii() for each in labels)
+    return are_said and 0 < len({*labels}) == len(labels)
 
 
 def _repeated(words: FunctionWords) -> str:
@@ -96,7 +105,7 @@ def repeats_thing(words: FunctionWords, value: Any) -> bool:
 def _leaves(
     kind: ArgumentKind, value: Any, label: str, rng: Random, unsaid: str = ""
 ) -> Iterator[LabelledValue]:
-    """Yield the innermost values with their nouns; the only value of a key goes unsaid.
+    """Yield the innermost values with their nouns; the only value of a key stays unsaid.
 
     `unsaid`: the key that repeats the number of the thing.
     """
@@ -167,24 +176,43 @@ def _of_items(
 def said_values(
     words: FunctionWords, arguments: Mapping[str, Any], mood: str, rng: Random
 ) -> list[SaidValue]:
-    """Return clauses and sentences for all values that stand beside a phrase."""
+    """Return clauses and sentences for all values beside a phrase."""
     found: list[SaidValue] = []
     labelled: list[LabelledValue] = []
-    for name, value in arguments.items():
-        if str(value) in arguments and words.kinds[name].values:
+    names = [*arguments]
+    pairs = [] if words.method else [p for p in span_parameter_pairs(words) if {*p} <= {*names}]
+    if pairs and rng.random() < SAID_TOGETHER_SHARE:
+        found.append(said_span(words, pairs[0], arguments, rng))
+        names = [name for name in names if name not in pairs[0]]
+    if rng.random() < SHUFFLED_SHARE:
+        rng.shuffle(names)
+    for name in names:
+        value = arguments[name]
+        if words.method and str(value) in arguments and words.kinds[name].values:
             continue  # names the form that is said
-        row = clause_row_of(words, name)
-        if isinstance(value, bool) or (row is not None and row.is_clear):
-            found.append(verbatim_value(words, name, value, rng))
-            continue
-        label, noun = words.label(name), words.nouns(name)[0]
-        label = noun if label in _GENERIC and noun != "one" else label
-        leaves = _leaves(words.kinds[name], value, label, rng, _repeated(words))
-        labelled += [LabelledValue(_told(words, e), e.text, e.kind) for e in leaves]
+        if name == words.primary and not words.method:
+            text = spoken_value_with_noun(words, name, value, rng)
+            form = "- {} -" if words.kinds[name].kind == "identifier" else "for {}"
+            found.append(SaidValue(form.format(text), False))
+        elif (said := said_by_table(words, name, value, rng)) is not None:
+            found.append(said)
+        else:
+            labelled += _labelled(words, name, value, rng)
     found.sort(key=lambda each: "order" in each.text.split())  # "sorted by name in ... order"
     if labelled:
         found.insert(0, _together(words, labelled, mood, rng))
     return found
+
+
+def _labelled(words: FunctionWords, name: str, value: Any, rng: Random) -> Iterator[LabelledValue]:
+    """Yield a value with its noun, an object by its innermost keys if these have nouns."""
+    kind, label, noun = words.kinds[name], words.label(name), words.nouns(name)[0]
+    label = noun if label in _GENERIC and noun != "one" else label
+    leaves = [*_leaves(kind, value, label, rng, _repeated(words))]
+    if not _are_distinct([each.label for each in leaves]):
+        leaves = [LabelledValue(label, spoken_value(kind, value, rng), kind.kind)]
+    for each in leaves:
+        yield each._replace(label=_told(words, each))
 
 
 def _told(words: FunctionWords, value: LabelledValue) -> str:
@@ -243,7 +271,7 @@ def _alone(value: LabelledValue, sort: str, mood: str, rng: Random) -> SaidValue
 
 
 def _changed(labelled: Sequence[LabelledValue], mood: str, rng: Random) -> SaidValue:
-    """Return what something is changed to: "and set the title to x and the text to y"."""
+    """Return the new values of a change: "and set the title to x and the text to y"."""
     pairs = enumerated([f"the {each.label} to {each.text}" for each in labelled])
     if mood in ("do", "want") and rng.random() < 0.5:
         return SaidValue(f"and set {pairs}", False)

@@ -13,6 +13,7 @@ from fctncalling.lab.own_api.english import (
     participle,
     plural,
     singular,
+    things_of_path,
     with_article,
 )
 from fctncalling.lab.own_api.words.doc_sentence import PARTICLES, known_verbs
@@ -48,7 +49,7 @@ Segment = tuple[str, list[str]]
 
 @dataclass(frozen=True)
 class SpokenParameter:
-    """Parameter by what it may be called in a sentence, and where it stands."""
+    """Parameter with its possible nouns and its place."""
 
     name: str
     nouns: tuple[str, ...]  # the likeliest first
@@ -70,7 +71,7 @@ class NounBinding:
         has_articles: bool,
         said_apart: Collection[str] = (),
     ) -> None:
-        """`said_apart`: labels of the parameters that a request says behind its phrase."""
+        """`said_apart`: labels of the parameters that a request says after its phrase."""
         self._verb = verb
         self._sort = sort
         self._has_articles = has_articles
@@ -160,7 +161,7 @@ class NounBinding:
         return parameter.name
 
     def without_prefix(self, words: list[str]) -> str:
-        """Return the thing without the noun of what it belongs to: "album tracks".
+        """Return the thing without the noun of its owner: "album tracks".
 
         A thing that a parameter of the path has for a noun belongs to another of the path only.
         """
@@ -176,7 +177,7 @@ class NounBinding:
         return " ".join(words)
 
     def places(self, segments: Sequence[Segment]) -> tuple[str, ...]:
-        """Return the phrases behind the thing, nouns of parameters as slots."""
+        """Return the phrases after the thing, nouns of parameters as slots."""
         found: list[str] = []
         for place, words in segments:
             kept = without_fill(words)
@@ -199,7 +200,7 @@ class NounBinding:
         return tuple(found)
 
     def _tells_nothing(self, words: list[str], kept: list[str]) -> bool:
-        """Return whether a place is any one ("for a project") or said by a value of its own."""
+        """Return whether a place is any one ("for a project") or is said by a separate value."""
         low = [each.lower() for each in words]
         any_one = low[:1] and (low[0] in INDEFINITE or {*low} & _ANY_ONE)
         users = any(re.match(r"users?['\u2019]s?$", each) for each in low)
@@ -252,7 +253,7 @@ def _ends_alike(words: Sequence[str], noun: str) -> bool:
 
 
 def _with_determiner(words: list[str], kept: list[str], has_articles: bool) -> str:
-    """Return a phrase with "a" or "the" as written, "the" where a sentence is without any."""
+    """Return a phrase with "a" or "the" as written, "the" if a sentence has no articles."""
     phrase = " ".join(kept)
     low = [each.lower() for each in words]
     if "your" in low:
@@ -346,7 +347,7 @@ class SpokenOperation:
         return "other" if acts_on_one or (is_plain and (goes or " " in self.verb)) else self.sort
 
     def _parts(self) -> dict[str, str]:
-        """Return what stands for the marks of a phrase; "\\0" for what it lacks."""
+        """Return the replacement of each mark of a phrase; "\\0" for a missing part."""
         stays = self.thing.split(" ")[-1] in _WITH_TO and self.places[:1] == self.places
         of_thing, after = (self.places, ()) if stays else ((), self.places)
         owners, places = " ".join([*self.owners, *of_thing]), " ".join(after)
@@ -421,14 +422,11 @@ def read_operation(
 
 def operation_of_path(method: str, path: str) -> str:
     """Return a sentence for a method and a path alone: "list the repositories"; "" for none."""
-    parts = [each for each in path.split("#")[0].split("/") if each]
-    things = [spoken_name(each) for each in parts if not each.startswith("{")]
-    things = [each for each in things if not re.fullmatch(r"v\d+|api|rest|\d+|me", each)]
+    things = [*map(spoken_name, things_of_path(path))]
     if not things:
         return ""
-    item = bool(parts) and parts[-1].startswith("{")
-    *_, last = things
-    last = last.removeprefix("bulk ")
+    item = path.split("#")[0].rstrip("/").rpartition("/")[2].startswith("{")
+    last = things[-1].removeprefix("bulk ")
     first = last.split(" ")[0]
     if first in known_verbs() and method == "POST" and first == base_verb(first):
         before = singular(things[-2]) if len(things) > 1 else ""
@@ -441,7 +439,7 @@ def operation_of_path(method: str, path: str) -> str:
 
 
 def _plain(sentence: str, known: Collection[str]) -> list[str]:
-    """Return a sentence's words, in small letters where they are no names."""
+    """Return a sentence's words, in small letters unless they are names."""
     text = re.sub(r"\b(logged|signed|built|opted)[ -](in|on|out)\b", r"\1-\2", sentence)
     text = re.sub(r"^(\w+)/\w+", r"\1", text)  # "Start/Resume Playback"
     text = re.sub(r"\b(?:belonging|related|attached|assigned) to\b|\bassociated with\b", "of", text)
@@ -494,23 +492,19 @@ def _segments(words: list[str]) -> tuple[str, list[Segment]]:
             segments.append((word, []))
         else:
             segments[-1][1].append(word)
+    thing = segments[0][1]
+    if len(thing) > 1 and thing[-1] in PARTICLES and [e[0] for e in segments[1:2]] != ["of"]:
+        verb = f"{verb} {thing.pop()}"  # "sign a student up for a course"
     return verb, segments
 
 
 def _begins_a_verb(word: str, following: str, after: list[str]) -> bool:
-    """Return whether "and" or "to" goes on with another verb: "and run it", "to delete a file"."""
+    """Return whether "and" or "to" begins another verb: "and run it", "to delete a file"."""
     if word not in ("and", "or", "to") or base_verb(following) not in known_verbs():
         return False
     if word == "to" and after and following not in _ALSO_NOUNS:
         return True
     return bool(after) and after[0] in FILL | {"it", "them", "its", "their", "new"}
-
-
-def _thing_of_path(path: str) -> str:
-    """Return the first thing of a path, in the singular."""
-    parts = [part for part in path.split("/") if part and "{" not in part]
-    parts = [part for part in parts if not re.fullmatch(r"v\d+|api|rest", part)]
-    return singular(spoken_name(parts[0])) if len(parts) > 1 else ""
 
 
 def _object_first(
@@ -521,8 +515,9 @@ def _object_first(
         place, words = segments[1]
         if place == "of" or (sort == "search" and place in ("for", "through", "in")):
             return verb, [("", segments[0][1] + words), *segments[2:]]
-        if place in ("with", "as") and (thing := _thing_of_path(path)):  # "send with template"
-            return verb, [("", ["a", *thing.split()]), *segments[1:]]
+        things = things_of_path(path)
+        if place in ("with", "as") and len(things) > 1:  # "send with template"
+            return verb, [("", ["a", *singular(spoken_name(things[0])).split()]), *segments[1:]]
         return f"{verb} {place}", [("", words), *segments[2:]]
     telling = content(segments[0][1])
     if sort != "make" and len(segments) > 1 and len(telling) == 1:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from fctncalling.lab.own_api.english import base_verb, is_plural, singular
+from fctncalling.lab.own_api.function_choice import stem
 from fctncalling.lab.own_api.words.doc_sentence import first_sentence
 from fctncalling.lab.own_api.words.vocabulary import spoken_name, word_table
 
@@ -34,16 +35,6 @@ _BEFORE_VERBS = frozenset(
     ". , : ; ! ? -".split()
 ) | {""}
 _SORT_WEIGHT, _NUMBER_WEIGHT = 1.0, 0.3
-
-
-@cache
-def stem(word: str) -> str:
-    """Return a word without its ending: "deleted", "deletes" and "delete" give the same."""
-    word = singular(word)
-    for ending in ("ations", "ation", "ions", "ion", "ing", "ed", "er", "e"):
-        if word.endswith(ending) and len(word) - len(ending) >= 4:
-            return word.removesuffix(ending)
-    return word
 
 
 def stems(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Request texts: a phrase, its clauses, greetings and remarks."""
+"""Request texts: a phrase, the values beside it, greetings and asides."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from fctncalling.lab.own_api.english import correct_articles, plural, with_articles_as_written
+from fctncalling.lab.own_api.english import (
+    correct_articles,
+    enumerated,
+    plural,
+    singular,
+    with_articles_as_written,
+)
+from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import (
-    SAID_TOGETHER_SHARE,
     SaidValue,
-    own_clause,
-    own_clauses,
-    said_span,
-    span_parameter_pairs,
     spoken_value_with_noun,
-    unsaid_remark,
-    verbatim_value,
+    with_optional_quotes,
 )
 from fctncalling.lab.own_api.words.frames import MOODS, RequestFrame, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import said_values
 from fctncalling.lab.own_api.words.spoken_values import WordedValue, join_with_and, spoken_value
-from fctncalling.lab.own_api.words.vocabulary import register_table_phrases
+from fctncalling.lab.own_api.words.vocabulary import register_table_phrases, word_table
 
 REGISTERS = ("plain", "plain", "polite", "terse", "chatty")
 BECAUSE_SHARE = 0.03
@@ -40,7 +41,7 @@ _PLURAL = [
 
 @dataclass(frozen=True)
 class SaidCall:
-    """Words of one call: the phrase with its clauses, and the sentences behind it."""
+    """Words of one call: the phrase with its clauses, and the sentences after it."""
 
     phrase: str
     mood: str
@@ -50,7 +51,7 @@ class SaidCall:
 def said_call(
     words: FunctionWords, frame: RequestFrame, arguments: Mapping[str, Any], rng: Random
 ) -> SaidCall:
-    """Return a call in words: what the frame has slots for within it, the rest behind it."""
+    """Return a call in words: slots within the frame, other values after it."""
     text = with_articles_as_written(frame.text) if frame.is_users else frame.text
     for name in frame.parameters:
         if words.clauses is not None and frame.source == "file" and not words.method:
@@ -66,22 +67,103 @@ def said_call(
         rest = [name for name in rest if name not in words.clauses]
         if not rest:
             return SaidCall(text, frame.mood, ())
-    if words.method:
-        values = {name: arguments[name] for name in rest}
-        return _assembled(text, frame.mood, said_values(words, values, frame.mood, rng), rng)
-    together = [pair for pair in span_parameter_pairs(words) if {*pair} <= {*rest}]
-    together = together[:1] if rng.random() < SAID_TOGETHER_SHARE else []
-    if len(rest) > 1 and rng.random() < 0.35:
-        rng.shuffle(rest)
-    spans = [said_span(words, pair, arguments, rng) for pair in together]
-    alone = [name for name in rest if not any(name in pair for pair in together)]
-    parts = [verbatim_value(words, name, arguments[name], rng) for name in alone]
-    parts = spans + parts if rng.random() < 0.6 else parts + spans
-    if remark := unsaid_remark(words, arguments, rng):
-        parts.append(
-            SaidValue(f"- {remark}", False) if rng.random() < 0.6 else SaidValue(remark, True)
-        )
-    return _assembled(text, frame.mood, parts, rng)
+    values = {name: arguments[name] for name in rest}
+    return _assembled(text, frame.mood, said_values(words, values, frame.mood, rng), rng)
+
+
+OTHER_UNIT_SHARE = 0.5  # of numbers that another unit says in a word or two
+_UNIT = re.compile(r"\{\} ([A-Za-z]+)(?! (?:per|of|a|an|old)\b)(?![\w/^])")
+_SHORT_UNIT = re.compile(r"\{\} (?:[^aeiou\s]{1,4}|[A-Z])\b")  # "nine A" is no current
+_COUNTING = ("last ", "past ", "next ", "coming ")  # the last hour, not the last an hour
+_ONE = re.compile(
+    r"(?<![\w.,-])(1|one) (people|calories|inches|successes|[a-z]{2,}(?<!s)s)(?![\w])(?! (?:of|is))"
+)
+
+
+def own_clauses(
+    words: FunctionWords, names: Sequence[str], arguments: Mapping[str, Any], rng: Random
+) -> str:
+    """Return the clauses of arguments, joined as people write them, with a blank before each.
+
+    What hangs behind a comma comes last, and "with" is said once for several.
+    """
+    texts = [own_clause(words, name, arguments[name], rng) for name in names]
+    texts.sort(key=lambda text: text.startswith(","))
+    said = ""
+    for index, text in enumerate(texts):
+        if text.startswith(","):
+            said += text
+        elif index and text.startswith("with ") and texts[index - 1].startswith("with "):
+            goes_on = index + 1 < len(texts) and texts[index + 1].startswith("with ")
+            said += f"{',' if goes_on else ' and'} {text.removeprefix('with ')}"
+        else:  # never two numbers in a row
+            said += f"{',' if said[-1:].isdigit() and text[:1].isdigit() else ''} {text}"
+    return said
+
+
+def own_clause(
+    words: FunctionWords, name: str, value: Any, rng: Random, form: str | None = None
+) -> str:
+    """Word a value by one of its clauses or `form`, else by the default words."""
+    said = _said_in_clause(words, name, words.kinds[name], value, rng, form)
+    if said is None:
+        return " ".join(each.text for each in said_values(words, {name: value}, "do", rng))
+    return said
+
+
+def _said_in_clause(
+    words: FunctionWords, place: str, kind: ArgumentKind, value: Any, rng: Random, form: str | None
+) -> str | None:
+    """Return the clause of a parameter, or of an object's key ("PARAMETER.KEY"), if it has one."""
+    forms = [form] if form else (words.clauses or {}).get(place, ())
+    told = str(value).lower() if isinstance(value, bool) else str(value)
+    literal = [text.removeprefix(f"{told} = ") for text in forms if text.startswith(f"{told} = ")]
+    choices = [*literal, *(text for text in forms if "{}" in text)]
+    if not choices:
+        return None
+    chosen = rng.choice(choices)
+    other = _in_other_unit(kind, value, chosen) if isinstance(value, int | float) else ""
+    if other and rng.random() < OTHER_UNIT_SHARE:
+        return other
+    if isinstance(value, WordedValue):
+        text = value.text
+    elif isinstance(value, Mapping):
+        text = enumerated(_members(words, place, kind, value, rng))
+    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        items = [" ".join(_members(words, place, kind, each, rng)) for each in value]
+        text = join_with_and(items, rng)
+    else:
+        text = spoken_value(kind, value, rng)
+        if text.isalpha() and isinstance(value, int | float) and _SHORT_UNIT.search(chosen):
+            text = f"{value:g}"
+        if "'" not in chosen and '"' not in chosen:
+            text = with_optional_quotes(kind, text, "", rng)
+    said = chosen.replace("{}", text).replace("the the ", "the ")
+    return _ONE.sub(lambda one: f"{one[1]} {singular(one[2])}", said)
+
+
+def _members(
+    words: FunctionWords, place: str, kind: ArgumentKind, value: Mapping[str, Any], rng: Random
+) -> list[str]:
+    """Return the values of an object's keys, each in its clause or after the key."""
+    found = []
+    for key, kind_of_key in (kind.item or kind).keys_of(value).items():
+        if key in value:
+            one = value[key]
+            said = _said_in_clause(words, f"{place}.{key}", kind_of_key, one, rng, None)
+            found.append(said or f"{key} {spoken_value(kind_of_key, one, rng)}")
+    return found
+
+
+def _in_other_unit(kind: ArgumentKind, value: float, form: str) -> str:
+    """Return a clause in another unit that the document names; "" if none."""
+    unit = _UNIT.search(form)
+    if unit is None or f" {unit[1]} " not in f" {kind.description.strip('.')} ":
+        return ""
+    amount: str = word_table("value_words")["amounts"].get(f"{unit[1]} {value:g}", "")
+    before = form[: unit.start()]
+    amount = re.sub(r"^an? ", "", amount) if before.endswith(_COUNTING) else amount
+    return f"{before}{amount}{form[unit.end() :]}" if amount else ""
 
 
 def _without_noun(said: str, before: str) -> str:
@@ -100,7 +182,7 @@ def slot_text(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
 
 
 def several_things(words: FunctionWords, name: str, values: Sequence[Any], rng: Random) -> str:
-    """Return several things of a kind as "A and B", now and then behind what they are."""
+    """Return several things of a kind as "A and B", now and then after their noun."""
     texts = [spoken_value(words.kinds[name], each, rng) for each in values]
     nouns, front = words.thing_nouns() if name == words.primary else (), ""
     if words.method and nouns:
@@ -113,7 +195,7 @@ def several_things(words: FunctionWords, name: str, values: Sequence[Any], rng: 
 
 
 def plural_slot(text: str, name: str) -> str | None:
-    """Return a phrase in which a slot is several things; None where it speaks of one."""
+    """Return a phrase with a plural in a slot; None if it speaks of one thing."""
     if re.search(r"\b(?:it|one|that|anything|its|itself|another|done with)\b", text):
         return None
     slot = f"{{{name}}}"
@@ -147,10 +229,11 @@ _JOINING = re.compile(
 
 
 def wrap_in_register(said: SaidCall, register: str, rng: Random) -> str:
-    """Return a call's words in a register, with the sentences behind them."""
+    """Return a call's words in a register, followed by its sentences."""
     pattern = rng.choice(register_table_phrases(said.mood)[register])
     phrase = said.phrase
-    if "?" in phrase or phrase.endswith("please") or _says_me_twice(pattern, phrase):
+    says_me_twice = "help me" in pattern and re.match(r"\w+ me\b", phrase)
+    if "?" in phrase or phrase.endswith("please") or says_me_twice:
         pattern = "{p}"
     text = pattern.replace("{p}", phrase)
     if rng.random() < BECAUSE_SHARE and not text.endswith(("?", "!", ".")):
@@ -162,10 +245,6 @@ def wrap_in_register(said: SaidCall, register: str, rng: Random) -> str:
         else:
             text = f"{text} {_capital(each)}."
     return text
-
-
-def _says_me_twice(pattern: str, phrase: str) -> bool:
-    return "help me" in pattern and bool(re.match(r"\w+ me\b", phrase))
 
 
 def _ended(text: str, register: str, rng: Random) -> str:
@@ -243,7 +322,7 @@ def _small_first(text: str) -> str:
 
 @cache
 def _own_words() -> frozenset[str]:
-    """Return the words of the tables: what begins with another one may begin with a name."""
+    """Return the words of the tables: another first word may be a name."""
     texts: list[str] = []
     for act in act_table():
         texts += [phrase for phrases in act.phrases.values() for phrase in phrases]

@@ -9,12 +9,19 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from fctncalling.lab.own_api.english import NUMBERS, ORDINALS, date_forms, enumerated, singular
+from fctncalling.lab.own_api.english import (
+    NUMBERS,
+    ORDINALS,
+    date_forms,
+    enumerated,
+    singular,
+    spaced_words,
+)
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.scalar_kind import parse_moment
 from fctncalling.lab.own_api.kinds.standards import STANDARDS
 from fctncalling.lab.own_api.kinds.value_tables import library, other_forms
-from fctncalling.lab.own_api.words.vocabulary import spaced_words, split_phrases, word_table
+from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 
 HOURS = "twelve one two three four five six seven eight nine ten eleven".split()
 
@@ -70,18 +77,18 @@ _WRITTEN_TOGETHER = re.compile(
 
 
 def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
-    """Return a value as people write it; as it is where every other form would say less."""
+    """Return a value as people write it; literally if every other form would say less."""
     if isinstance(value, WordedValue):
         return value.text
     if isinstance(value, Mapping):
-        return spoken_object(kind, value, rng)
+        return _said_object(kind, value, rng)
     if isinstance(value, list):
         return _listed(kind, value, rng)
     return _said(kind, value, rng)
 
 
 def _said_plainly(value: Any) -> str:
-    """Return a value of no known kind, as it is: never as Python writes an object."""
+    """Return a value of no known kind literally, but never as Python writes an object."""
     if isinstance(value, WordedValue):
         return value.text
     if isinstance(value, Mapping):
@@ -167,13 +174,13 @@ def _row(value: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _shares(word: str, other: Any) -> bool:
-    """Return whether a word also stands for another value of the list."""
+    """Return whether a word also means another value of the list."""
     words = {each.lower() for each in _row(other).get("words", ())}
     return word.lower() in words | {str(other).lower().replace("_", " ")}
 
 
 def _gloss(description: str, value: str) -> str:
-    """Return what a description says of a listed value, in brackets or behind "is"."""
+    """Return a description's gloss on a listed value, in brackets or after "is"."""
     word = re.escape(value)
     if found := re.search(rf"\b{word} \(([^)]+)\)", description):
         return found[1]
@@ -306,34 +313,16 @@ def join_with_and(texts: Sequence[str], rng: Random) -> str:
     return enumerated(texts, " and " if rng.random() < 0.75 else rng.choice(_CONJUNCTIONS))
 
 
-def spoken_object(kind: ArgumentKind, value: Mapping[str, Any], rng: Random) -> str:
-    """Return an object as people write it: an address in one line, other keys by their names."""
-    keys = next(
-        (each.properties for each in kind.alternatives if value.keys() <= each.properties.keys()),
-        kind.properties,
-    )
-    parts: list[str] = []
+def _said_object(kind: ArgumentKind, value: Mapping[str, Any], rng: Random) -> str:
+    """Return an object's values: an address in one line, other values after their keys."""
+    keys, parts = kind.keys_of(value), []
     for name, each in value.items():
-        of = keys.get(name)
-        text = spoken_value(of, each, rng) if of is not None else _said_plainly(each)
-        parts.append(text if of is None or _needs_no_name(name, of) else _named(name, of, text))
-    # "50667 Köln": a postcode stands before its city
-    names = list(value)
-    for index in range(len(parts) - 1, 0, -1):
-        before, here = names[index - 1].lower(), names[index].lower()
-        if re.search(r"zip|post", before) and re.search(r"city|town", here):
-            parts[index - 1 : index + 1] = [f"{parts[index - 1]} {parts[index]}"]
+        text = spoken_value(keys[name], each, rng) if name in keys else _said_plainly(each)
+        tells = name in keys and keys[name].kind in _TELLING
+        is_clear = tells or re.search(r"zip|post|street", name.lower())
+        parts.append(text if is_clear else f"{spaced_words(name)} {text}")
     return ", ".join(parts)
 
 
-def _needs_no_name(name: str, kind: ArgumentKind) -> bool:
-    if kind.kind in ("object", "one_of", "place", "person_name", "email", "url"):
-        return True
-    return bool(re.search(r"zip|post|street", name.lower()))
-
-
-def _named(name: str, kind: ArgumentKind, text: str) -> str:
-    words = spaced_words(name)
-    if kind.kind == "identifier":
-        return f"{re.sub(r' (?:id|number|code|no)$', '', words)} {text}"
-    return f"{words} {text}"
+_TELLING = ("object", "one_of", "place", "person_name", "email", "url")
+"""Kinds of values that need no key before them."""

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from fctncalling.lab.own_api.english import spaced_words
 
 PREPOSITIONS = frozenset(
     "of for to from in on at by with without about into onto under over near around between after "
     "before until since via per as that which who whose where when while if than is are was were "
     "has have had can could would will must may and or but not".split()
 )
-
-
-@cache
-def spaced_words(name: str) -> str:
-    """Return the words of a name in lower case: "contactEmail", "contact_email", "tasks.add"."""
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
-    return re.sub(r"[^A-Za-z0-9']+", " ", parted).strip().lower()
 
 
 @cache
