@@ -62,7 +62,7 @@ def save_checkpoint(
             tokenizer.save_pretrained(part)
         torch.save({**state, "random": random_state()}, part / STATE_FILE)
         _write_digests(part)
-        _sync(part)
+        _sync(*part.rglob("*"), part)
     except (OSError, RuntimeError, SafetensorError) as error:  # a full disk is any of them
         shutil.rmtree(part, ignore_errors=True)  # which makes room again
         raise CheckpointError(
@@ -72,17 +72,15 @@ def save_checkpoint(
     _put_in_place(part, final)
     for link in (LAST, BEST) if best else (LAST,):
         _link(folder / link, name)
-    _sync_folder(folder)
-    _remove_old(folder, final, keep)
-    return final
-
-
-def _remove_old(folder: Path, newest: Path, keep: int) -> None:
-    """Remove all complete checkpoints but the newest `keep`, the one just written and the best."""
-    kept = {path.resolve() for path in (newest, folder / BEST)}
+    _sync(folder)
+    kept = {path.resolve() for path in (final, folder / BEST)}
     for old in _complete(folder)[:-keep]:
-        if old.resolve() not in kept:
-            _remove(old)
+        if old.resolve() not in kept:  # a kill leaves no partial one under its name
+            gone = old.with_name(f".{old.name}{GONE}")
+            shutil.rmtree(gone, ignore_errors=True)
+            old.rename(gone)
+            shutil.rmtree(gone)
+    return final
 
 
 def find_checkpoint(folder: Path, name: str | None = None) -> Path:
@@ -141,8 +139,9 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
             raise TypeError(f"it holds a {type(state).__name__}, expected a dict")
         set_random_state(state.pop("random"))
     except Exception as error:  # bytes of a stranger can end in any
+        first_line = next(iter(str(error).splitlines()), "")
         raise CheckpointError(
-            f"{path} cannot be read ({type(error).__name__}: {_first_line(error)}). "
+            f"{path} cannot be read ({type(error).__name__}: {first_line}). "
             f"Remove {checkpoint} and --resume from an earlier one."
         ) from error
     return state
@@ -198,10 +197,6 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "")
-
-
 def _complete(folder: Path) -> list[Path]:
     """Return the complete checkpoints below a folder, oldest first by name."""
     found = (path.parent for path in folder.glob(f"*/{STATE_FILE}"))
@@ -216,14 +211,6 @@ def _put_in_place(part: Path, final: Path) -> None:
         final.rename(old)
     part.rename(final)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a checkpoint; a kill leaves no partial one under its name."""
-    gone = folder.with_name(f".{folder.name}{GONE}")
-    shutil.rmtree(gone, ignore_errors=True)
-    folder.rename(gone)
-    shutil.rmtree(gone)
 
 
 def _recover(folder: Path) -> None:
@@ -243,21 +230,11 @@ def _link(link: Path, name: str) -> None:
     part.replace(link)
 
 
-def _sync(folder: Path) -> None:
-    """fsync all files of a folder, so that they survive a power cut before the rename does."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        elif path.is_dir():
-            _sync_folder(path)
-    _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    """fsync a folder, so that its names survive a power cut."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+def _sync(*paths: Path) -> None:
+    """fsync files and folders: they survive a power cut before a rename does."""
+    for path in paths:
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

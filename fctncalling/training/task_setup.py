@@ -17,17 +17,13 @@ from fctncalling.data.types import Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import TEXT_HANDLERS, get_handler
 from fctncalling.envs.named_tools import tool_paths_of_tasks
-from fctncalling.envs.rewards import ClarifyReward, UserReward
+from fctncalling.envs.rewards import ClarifyReward
 from fctncalling.envs.task_set import TaskSet
-from fctncalling.envs.tool_text.env import JOBS, ToolTextEnv
+from fctncalling.envs.tool_text.env import JOBS
 from fctncalling.envs.tool_text.tasks import TaskList
 from fctncalling.envs.tool_text.tools import search_tool
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.tool_server import (
-    TIMEOUT_S,
-    server_isolation_notes,
-    with_mcp_scheme,
-)
+from fctncalling.envs.tools.box.tool_server import server_isolation_notes, with_mcp_scheme
 from fctncalling.envs.tools.box.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
 from fctncalling.envs.tools.python_executor import (
     ConfigError,
@@ -39,7 +35,6 @@ from fctncalling.envs.tools.python_executor import (
 from fctncalling.envs.user_tools import UserTools
 from fctncalling.evaluation.agents.local_model import user_by_name
 from fctncalling.training.run_config import RunConfig
-from fctncalling.training.task_split import load_bfcl_tasks, load_question_tasks
 from fctncalling.training.teams import parcel_task_split, team_env_maker
 from fctncalling.training.user_code import load_reward, run_tool_classes
 
@@ -47,45 +42,166 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.rollout.task_sampler import CandidateTask
 
 
-def make_toolbox(
-    *,
-    enabled: bool,
-    num_executors: int | None,
-    config_path: str | None,
-    mcp: str | None = None,
-    mcp_timeout_s: float = TIMEOUT_S,
-) -> ToolBox | None:
-    """Make the ToolBox of a configuration file in OpenRLHF's form.
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import TypeVar
 
-    Without a file the Python executor and the calculator; and the tools of the MCP servers of `mcp`
-    (an address a line). None without any.
+from fctncalling.data.bfcl import embedded_path, load_tasks
+from fctncalling.envs.tool_text.tasks import QuestionTask, load_text_tasks
+from fctncalling.training.announce import announce
 
-    All environments of a run share the box: its limits on calls at once hold for all of them
-    together. `num_executors`, where given, wins over the file's.
+HELD_OUT_SHARE = 0.2  # of a dataset that comes without held-out tasks
+EMBEDDED_TASKS = {"clarify": "clarify_"}  # --env_name -> prefix of its embedded task files
+T = TypeVar("T", Task, QuestionTask)
 
-    Raises SettingError naming the flag, and the file and key where it is the configuration's fault.
+
+def split_held_out(
+    tasks: Sequence[T], separate: Sequence[T] | None, limit: int
+) -> tuple[list[T], list[T]]:
+    """Split off at most `limit` held-out tasks from training tasks, by a fixed seed.
+
+    `separate`: held-out tasks of a file of their own; None: a fifth of each category of `tasks` is
+    held out. A single task is both.
     """
-    if enabled:
-        config, tools = _configured_tools(num_executors, config_path, "enable_tool_use")
-        limits = {"num_processes": config.max_running}
+    training = list(tasks)
+    fixed = random.Random(0)
+    if separate is not None:
+        held_out = list(separate)
+    elif len(training) == 1:
+        held_out = list(training)
+    else:
+        fixed.shuffle(training)
+        chosen = _held_out_places([task.category for task in training])
+        held_out = [task for place, task in enumerate(training) if place in chosen]
+        training = [task for place, task in enumerate(training) if place not in chosen]
+    fixed.shuffle(held_out)
+    return training, held_out[:limit]
+
+
+def _held_out_places(categories: Sequence[str]) -> set[int]:
+    """Choose the indices of a list that are held out.
+
+    The first fifth of each category, at least one where two others remain to be learned from.
+    """
+    counts = Counter(categories)
+    left = {
+        name: max(1, round(HELD_OUT_SHARE * count)) if count > 2 else 0
+        for name, count in counts.items()
+    }
+    if not any(left.values()):
+        left[categories[0]] = 1
+    places = set()
+    for place, name in enumerate(categories):
+        if left[name]:
+            left[name] -= 1
+            places.add(place)
+    return places
+
+
+def _held_out_note(tasks: Sequence[Task], training: Sequence[Task], played: Sequence[Task]) -> str:
+    """Return how many tasks of each category are held out, and played in evaluations."""
+    number = len(tasks) - len(training)
+    some = f" (evaluations play {len(played)} of them)" if len(played) < number else ""
+    counts = Counter(task.category for task in played)
+    none = sorted({task.category for task in tasks} - counts.keys())
+    listed = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    lacking = f"; none of {', '.join(none)}" if none else ""
+    return (
+        f"Held out {number} of {len(tasks)} tasks{some}: {listed}{lacking}. --eval_dataset_path "
+        "gives others."
+    )
+
+
+def load_bfcl_tasks(
+    config: TrainConfig, user_classes: Collection[str] = ()
+) -> tuple[list[Task], list[Task]]:
+    """Load BFCL tasks: for training, and at most --eval_episodes held-out ones of all kinds.
+
+    `user_classes`: names of classes whose docs may be missing, for the environment makes them.
+    """
+    prefix = EMBEDDED_TASKS.get(config.env_name, "")
+    tasks = load_tasks(
+        config.dataset_path or embedded_path(f"{prefix}train"), self_documented=user_classes
+    )
+    if not tasks:
+        raise TaskError(f"{config.dataset_path}: no task in it")
+    separate = None
+    if config.eval_dataset_path is not None or config.dataset_path is None:
+        separate = load_tasks(
+            config.eval_dataset_path or embedded_path(f"{prefix}held_out"),
+            self_documented=user_classes,
+        )
+        if config.eval_dataset_path != config.dataset_path:
+            separate = rename_clashing_held_out_ids(tasks, separate)
+    training, held_out = split_held_out(tasks, separate, config.eval_episodes)
+    if separate is None and len(tasks) == 1:
+        announce(
+            "Note: the only task is evaluated on too: give --eval_dataset_path for held-out ones."
+        )
+    elif separate is None:
+        announce(_held_out_note(tasks, training, held_out))
+    return training, held_out
+
+
+def rename_clashing_held_out_ids(training: Sequence[Task], held_out: Sequence[Task]) -> list[Task]:
+    """Rename held-out tasks with the id of a training task.
+
+    Files of different origin number their tasks alike ("simple_python_0"); a clash would let one
+    task be played in the other's place. A task that stands in both files keeps its id, and a note
+    says how many these are.
+    """
+    training_by_id = {task.id: task for task in training}
+    common = [task.id for task in held_out if training_by_id.get(task.id) == task]
+    if common:
+        announce(
+            f"Note: {len(common)} held-out tasks are training tasks too, such as {min(common)}."
+        )
+    clashing = training_by_id.keys() - set(common)
+    return [
+        replace(task, id=f"held_out:{task.id}") if task.id in clashing else task
+        for task in held_out
+    ]
+
+
+def load_question_tasks(
+    config: TrainConfig, path: str
+) -> tuple[list[QuestionTask], list[QuestionTask]]:
+    """Load question tasks for training and held-out ones from a user's files."""
+    tasks = load_text_tasks(path, category=config.env_name)
+    separate = None
+    if config.eval_dataset_path is not None:
+        separate = load_text_tasks(config.eval_dataset_path, category=config.env_name)
+        if config.eval_dataset_path != path:
+            ids = {task.id for task in tasks}
+            # line numbers repeat
+            separate = [
+                replace(task, id=f"held_out:{task.id}") if task.id in ids else task
+                for task in separate
+            ]
+    return split_held_out(tasks, separate, config.eval_episodes)
+
+
+def make_toolbox(run_config: RunConfig) -> ToolBox | None:
+    """Make the ToolBox of a run, which all its environments share; None without any tool.
+
+    With --enable_tool_use those of a configuration file in OpenRLHF's form, without a file the
+    Python executor and the calculator; and the tools of the MCP servers. Limits on calls at once
+    hold for all environments together. Raises SettingError naming the flag, and the file and key
+    where it is the configuration's fault.
+    """
+    tools, limits = list[Any](), dict[str, Any]()
+    if run_config.enable_tool_use:
+        config, tools = _configured_tools(run_config, "enable_tool_use")
+        limits["num_processes"] = config.max_running
         limits["max_calls"] = config.max_tools_per_generation or MAX_CALLS
-        return _box(tools, mcp, mcp_timeout_s, **limits)
-    for name, value in (("num_tool_executors", num_executors), ("tool_config_path", config_path)):
-        if value is not None:
-            raise SettingError(f"--{name}: has no effect without --enable_tool_use")
-    return _box([], mcp, mcp_timeout_s) if mcp else None
-
-
-def _box(tools: list[Any], mcp: str | None, mcp_timeout_s: float, **limits: Any) -> ToolBox:
-    """Make a box with the tools and the MCP servers.
-
-    SettingError for a server that cannot be had.
-    """
-    addresses = map(with_mcp_scheme, (mcp or "").splitlines())
-    try:
-        return ToolBox([*tools, *addresses], mcp_timeout_s=mcp_timeout_s, **limits)
-    except (ToolDefinitionError, MissingExtra) as error:
-        raise SettingError(f"--mcp: {error}") from error
+    else:
+        for name in ("num_tool_executors", "tool_config_path"):
+            if getattr(run_config, name) is not None:
+                raise SettingError(f"--{name}: has no effect without --enable_tool_use")
+    tools += map(with_mcp_scheme, (run_config.mcp or "").splitlines())
+    with _naming_flag("mcp", ToolDefinitionError, MissingExtra):
+        return ToolBox(tools, mcp_timeout_s=run_config.mcp_timeout_s, **limits) if tools else None
 
 
 @contextlib.contextmanager
@@ -97,51 +213,24 @@ def _naming_flag(flag: str, *errors: type[Exception]) -> Iterator[None]:
         raise SettingError(f"--{flag}: {error}") from error
 
 
-def make_inline_call_toolbox(
-    *, num_executors: int | None, config_path: str | None
-) -> tuple[ToolBox, int | None]:
-    """Make the ToolBox for inline calls; return it and the number of calls it allows.
-
-    They are the executor, the calculator and, where what ranks pages is installed, the local
-    search; those that a configuration file enables, where there is one. Raises SettingError naming
-    the flag.
-    """
-    needs = "env_name: its tools need the Python executor"
-    flag = "num_tool_executors"
-    config, tools = _configured_tools(num_executors, config_path, flag, needs)
-    if config_path is None:
-        with contextlib.suppress(MissingExtra):  # an extra: the other tools do without it
-            tools.append(search_tool())
-    return ToolBox(tools, num_processes=config.max_running), config.max_tools_per_generation
-
-
 def _configured_tools(
-    num_executors: int | None, config_path: str | None, flag: str, who: str = "enable_tool_use"
+    run_config: RunConfig, flag: str, needs: str = "enable_tool_use"
 ) -> tuple[ExecutorConfig, list[Any]]:
-    """Load a configuration and its tools; SettingError naming the flag."""
-    try:
-        config = ExecutorConfig() if config_path is None else load_config(config_path)
-        config = config.with_overrides(num_executors=num_executors)
-        return config, _tools(config, config_path)
-    except ConfigError as error:
-        raise SettingError(f"--{'tool_config_path' if config_path else flag}: {error}") from error
-    except SandboxUnavailable as error:
-        raise SettingError(f"--{who}: {error}") from error
-
-
-def _tools(config: ExecutorConfig, config_path: str | None) -> list[Any]:
-    tools: list[Any] = []
-    if config.enabled:
-        tools.append(python_tool(PythonExecutor(config)))
-    if config.calculator:
-        tools.append(calculator_tool())
-    if not tools:
-        where = "--enable_tool_use" if config_path is None else config_path
+    """Load a configuration and its tools; SettingError naming the flag, or what needs them."""
+    path = run_config.tool_config_path
+    flag = "tool_config_path" if path else flag
+    with _naming_flag(flag, ConfigError), _naming_flag(needs, SandboxUnavailable):
+        config = ExecutorConfig() if path is None else load_config(path)
+        config = config.with_overrides(num_executors=run_config.num_tool_executors)
+        tools: list[Any] = [python_tool(PythonExecutor(config))] if config.enabled else []
+        tools += [calculator_tool()] if config.calculator else []
+        if tools:
+            return config, tools
+        where = "--enable_tool_use" if path is None else path
         raise ConfigError(
             f"{where}: tools enables no tool; expected python_executor or calculator, or no tool "
             "use"
         )
-    return tools
 
 
 CLARIFY_JOB = "clarify"  # --env_name
@@ -184,15 +273,10 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
     """Make FunctionCallingEnvs on BFCL tasks that share one ToolBox."""
     from fctncalling.envs.function_calling import FunctionCallingEnv
 
-    tools = make_toolbox(
-        enabled=run_config.enable_tool_use,
-        num_executors=run_config.num_tool_executors,
-        config_path=run_config.tool_config_path,
-        mcp=run_config.mcp,
-        mcp_timeout_s=run_config.mcp_timeout_s,
-    )
+    tools = make_toolbox(run_config)
     user_classes = run_tool_classes(run_config)
-    reward = _reward(config, run_config)
+    is_clarify = config.env_name == CLARIFY_JOB
+    reward = ClarifyReward(run_config.question_cost) if is_clarify else load_reward(config.reward)
     with _naming_flag("user", ValueError):
         name = run_config.user
         user = None if name is None else user_by_name(name, seed=config.seed)
@@ -223,14 +307,6 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
     ids = [task.id for task in held_out]
     make_env = partial(make_env_over, tasks)
     return TaskSetup(make_env, _candidates(training), ids, make_env_over, training, held_out)
-
-
-def _reward(config: TrainConfig, run_config: RunConfig) -> str | UserReward:
-    """Return the reward of --reward, or that of clarify tasks."""
-    if config.env_name == CLARIFY_JOB:
-        return ClarifyReward(run_config.question_cost)
-    reward: str | UserReward = load_reward(config.reward)
-    return reward
 
 
 def _team_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
@@ -309,14 +385,8 @@ def check_tasks(
 ) -> None:
     """Raise TaskError for a task with a forbidden class or without truth."""
     tool_paths_of_tasks(tasks, path, allowed=run_config.allow_task_tools)
-    if ":" not in config.reward:  # a reward of one's own may need no ground truth
-        _check_ground_truths(tasks, path)
-
-
-def _check_ground_truths(tasks: Sequence[Task], path: str) -> None:
-    """Raise TaskError for a task without ground truth, naming file and task."""
     without = [t for t in tasks if t.ground_truth is None and t.category not in WITHOUT_ANSWER]
-    if without:
+    if without and ":" not in config.reward:  # a reward of one's own may need no ground truth
         raise TaskError(
             f"{path}: {without[0].id}: {len(without)} of {len(tasks)} tasks have no ground truth, "
             'so nothing could earn a reward: expected a field "ground_truth" in each entry, or '
@@ -329,11 +399,20 @@ def _tool_text_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
     """Make ToolTextEnvs with tools in mid-generation that share one ToolBox."""
     from fctncalling.algorithms.rollout.task_sampler import CandidateTask
 
-    preset = JOBS[config.env_name]
-    keywords: dict[str, Any] = {"max_turns": min(MAX_TURNS, config.max_steps_per_turn)}
-    keywords |= _inline_handler(config, run_config) | _inline_tools(config, run_config)
-    if run_config.prompt_path is not None:
-        keywords["prompt"] = _read_prompt(run_config.prompt_path)
+    keywords = dict[str, Any]()
+    if run_config.handler in TEXT_HANDLERS:
+        keywords["handler"] = run_config.handler
+    elif run_config.handler != "auto":
+        raise SettingError(
+            f'--handler: got "{run_config.handler}", expected one of '
+            f"{', '.join(TEXT_HANDLERS)} with --env_name {config.env_name}"
+        )
+    if (path := run_config.prompt_path) is not None:
+        try:
+            keywords["prompt"] = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingError(f"--prompt_path {path}: cannot be read ({error})") from None
+    keywords |= _inline_tools(config, run_config)
     candidates = [
         CandidateTask(f"train_{number}", config.env_name) for number in range(GENERATED_TASKS)
     ]
@@ -348,41 +427,27 @@ def _tool_text_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
         raise SettingError(
             "--env_name tool_text: needs --dataset_path, JSON Lines of questions and answers"
         )
-
-    def make_env() -> ToolTextEnv:
-        return preset(**keywords)
-
-    return TaskSetup(make_env, candidates, held_out_ids)
-
-
-def _inline_handler(config: TrainConfig, run_config: RunConfig) -> dict[str, Any]:
-    """Return the keyword argument of --handler, {} for the preset's syntax."""
-    if run_config.handler == "auto":
-        return {}
-    if run_config.handler not in TEXT_HANDLERS:
-        raise SettingError(
-            f'--handler: got "{run_config.handler}", expected one of '
-            f"{', '.join(TEXT_HANDLERS)} with --env_name {config.env_name}"
-        )
-    return {"handler": run_config.handler}
+    return TaskSetup(partial(JOBS[config.env_name], **keywords), candidates, held_out_ids)
 
 
 def _inline_tools(config: TrainConfig, run_config: RunConfig) -> dict[str, Any]:
-    """Return the tools, and the number of calls per answer if the configuration limits it."""
-    configured = (
-        run_config.enable_tool_use or run_config.tool_config_path or run_config.num_tool_executors
-    )
-    if config.env_name == "calculator" and not configured:
-        return {}
-    box, max_calls = make_inline_call_toolbox(
-        num_executors=run_config.num_tool_executors, config_path=run_config.tool_config_path
-    )
-    tools: dict[str, Any] = {"tools": box}
-    return tools if max_calls is None else {**tools, "max_turns": max_calls}
+    """Return keywords for the tools of inline calls, and the number of calls that is allowed.
 
-
-def _read_prompt(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"--prompt_path {path}: cannot be read ({error})") from None
+    Tools are the executor, the calculator and, where what ranks pages is installed, the local
+    search; those that a configuration file enables, where there is one. Raises SettingError naming
+    the flag.
+    """
+    keywords: dict[str, Any] = {"max_turns": min(MAX_TURNS, config.max_steps_per_turn)}
+    path = run_config.tool_config_path
+    is_configured = run_config.enable_tool_use or path or run_config.num_tool_executors
+    if config.env_name == "calculator" and not is_configured:
+        return keywords
+    needs = "env_name: its tools need the Python executor"
+    executor, tools = _configured_tools(run_config, "num_tool_executors", needs)
+    if path is None:
+        with contextlib.suppress(MissingExtra):  # an extra: the other tools do without it
+            tools.append(search_tool())
+    keywords["tools"] = ToolBox(tools, num_processes=executor.max_running)
+    if executor.max_tools_per_generation is not None:
+        keywords["max_turns"] = executor.max_tools_per_generation
+    return keywords
