@@ -135,7 +135,12 @@ class Setting:
         if isinstance(value, str):
             named = self.own and ":" in value.strip(":")
             return named or not self.choices or value in self.choices
-        return not self.interval or _inside(value, self.interval)
+        if not self.interval:
+            return True
+        low, high = (float(bound) for bound in self.interval[1:-1].split(","))
+        above = value >= low if self.interval[0] == "[" else value > low
+        below = value <= high if self.interval[-1] == "]" else value < high
+        return above and below  # NaN lies in none
 
 
 class Settings:
@@ -149,7 +154,8 @@ class Settings:
         others.
         """
         args = vars(namespace)
-        settings = (setting for setting in settings_of(cls) if setting.name in args)
+        known: tuple[Setting, ...] = settings_of(cls)  # type: ignore[arg-type]
+        settings = (setting for setting in known if setting.name in args)
         return cls(**{setting.name: setting.joined(args[setting.name]) for setting in settings})
 
 
@@ -255,11 +261,3 @@ def format_value(value: Any) -> str:
     if isinstance(value, str):
         return f'"{value}"'
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
-
-
-def _inside(value: float, interval: str) -> bool:
-    """Return whether a number lies in an interval; NaN lies in none."""
-    low, high = (float(bound) for bound in interval[1:-1].split(","))
-    above = value >= low if interval[0] == "[" else value > low
-    below = value <= high if interval[-1] == "]" else value < high
-    return above and below

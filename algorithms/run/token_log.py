@@ -86,26 +86,17 @@ class TokenTexts:
             text = self._template.spell([*self._bracket, token])
             opening = self._template.spell(self._bracket)
             whole = text.startswith(opening) and UNDECODED not in text
-            self._pieces[token] = text[len(opening) :] if whole else self._name(token)
+            name = self._template.tokenizer.convert_ids_to_tokens([token])[0]
+            self._pieces[token] = text[len(opening) :] if whole else f"[{name}]"
         return self._pieces[token]
-
-    def _name(self, token: int) -> str:
-        return f"[{self._template.tokenizer.convert_ids_to_tokens([token])[0]}]"
 
 
 logger = logging.getLogger(__name__)
 Numbers = Mapping[str, NDArray[Any]]
 SETTINGS = (
     *("algorithm_name", "lam", "lam_value", "gamma_token", "lam_token"),
-    *(
-        "clip_low",
-        "clip_high",
-        "dual_clip",
-        "group_std",
-        "group_credit",
-        "group_baseline",
-        "critic",
-    ),
+    *("clip_low", "clip_high", "dual_clip", "group_std", "group_credit"),
+    *("group_baseline", "critic"),
 )
 """Settings that the header holds as they are."""
 

@@ -123,9 +123,13 @@ def _hit_a_limit(episode: EpisodeRecord) -> bool:
     return episode.truncated or STEP_LIMIT in episode.errors
 
 
+def _num_tokens(episode: EpisodeRecord) -> float:
+    return sum(len(row.ids) for row in episode.rows)
+
+
 def _examples(alarm: Alarm, episodes: Sequence[EpisodeRecord]) -> tuple[str, ...]:
     """Return the ids of the episodes that show the alarm best, of those of its update."""
-    score = EXAMPLES.get(alarm.name, lambda it: sum(len(row.ids) for row in it.rows))
+    score = EXAMPLES.get(alarm.name, _num_tokens)
     scores = [(score(each), -line) for line, each in enumerate(episodes, 1) if not each.invalid]
     best = sorted((each for each in scores if each[0] > 0), reverse=True)[:NUM_EXAMPLES]
     return tuple(f"train_{alarm.update:06d}:{-line}" for _, line in best)

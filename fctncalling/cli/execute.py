@@ -84,7 +84,11 @@ class RecordExecutor:
                     self._lose(next(iter(self._sessions)), reason)
             session = self._sessions[key]
             record = {**line.record, "result": session.execute(call)}
-            return {**record, "cwd": working_directory(session)} if "cwd" in record else record
+            if "cwd" in record:  # none for tools without a file system
+                has_folder = session.has_function("pwd")
+                place = json.loads(session.execute("pwd()")) if has_folder else {}
+                record["cwd"] = place.get("current_working_directory")
+            return record
         except InfrastructureError as error:
             self._lose(key, f"an earlier call of the task failed: {error}")
             raise
@@ -112,14 +116,6 @@ class RecordExecutor:
             long_context=task.long_context,
             extra_tools=user_classes,
         )
-
-
-def working_directory(session: ToolSession) -> str | None:
-    """Return the working directory of the file system tool; None for tools without one."""
-    if not session.has_function("pwd"):
-        return None
-    path: str = json.loads(session.execute("pwd()"))["current_working_directory"]
-    return path
 
 
 def result_fields(result: str) -> dict[str, Any]:

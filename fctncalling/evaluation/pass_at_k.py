@@ -194,7 +194,7 @@ def evaluation_uncertainty(evaluation: Evaluation) -> dict[str, Any]:
 
     A rate that has no episode, or was judged by nobody, has no interval.
     """
-    counted = {}
+    counted: dict[str, TaskSampleCounts] = {}
     for kind, records in (("greedy", evaluation.greedy), ("sampled", evaluation.sampled)):
         judged = [record for record in records if not record.invalid]
         is_strict = any(record.strict_success is not None for record in judged)

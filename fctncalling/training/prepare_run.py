@@ -136,7 +136,12 @@ def _check_and_announce(
     And limits of prefix sharing, which the policy finds before its weights are sharded.
     """
     announce(*learning_notes(config))
-    check_prompt_style(run_config.prompt_style, template)
+    style = run_config.prompt_style
+    if style != "bfcl" and template.takes_tools:
+        raise SettingError(
+            f"--prompt_style {style}: this model's chat template writes tools in its own form; "
+            "leave it out, or give --chat_template FILE that takes no tools"
+        )
     if not run_config.no_doctor:
         check_template(template, run_config.handler)
     sharing = policy.prefix_sharing if config.share_prefixes else None
@@ -197,9 +202,11 @@ def open_log(
         "resolved": resolved_settings(config, processes.device),
         "versions": library_versions(),
     }
-    trackers = {"tensorboard": run_config.tensorboard, "wandb": run_config.wandb}
+    resume, wandb = config.resume is not None, run_config.wandb
     try:
-        return RunLog(folder, described, resume=config.resume is not None, **trackers)
+        return RunLog(
+            folder, described, resume=resume, tensorboard=run_config.tensorboard, wandb=wandb
+        )
     except RunExistsError:
         raise
     except OSError as error:
@@ -275,15 +282,6 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
         raise SettingError(
             f"--init_critic_from: {critic} holds no critic; give a folder such as "
             "RUN/checkpoints/last"
-        )
-
-
-def check_prompt_style(style: str, template: ChatTemplate) -> None:
-    """Raise SettingError if the chat template does not render tools as the style needs."""
-    if style != "bfcl" and template.takes_tools:
-        raise SettingError(
-            f"--prompt_style {style}: this model's chat template writes tools in its own form; "
-            "leave it out, or give --chat_template FILE that takes no tools"
         )
 
 

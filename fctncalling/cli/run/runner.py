@@ -114,18 +114,9 @@ INFERENCE_ERROR = "Error during inference: "
 
 
 _AT_LEAST = {
-    "limit": 1,
-    "num_samples": 1,
-    "concurrency": 1,
-    "max_steps_per_turn": 1,
-    "temperature": 0,
-    "max_new_tokens": 1,
-    "max_episode_tokens": 1,
-    "torch_threads": 1,
-    "timeout_s": 0,
-    "retries": 0,
-    "retry_wait_s": 0,
-    "max_invalid": 1,
+    **dict.fromkeys(("limit", "num_samples", "concurrency", "max_steps_per_turn"), 1),
+    **dict.fromkeys(("max_new_tokens", "max_episode_tokens", "torch_threads", "max_invalid"), 1),
+    **dict.fromkeys(("temperature", "timeout_s", "retries", "retry_wait_s"), 0),
 }
 """Name of a setting -> its least value; None, where it may be left out, is none."""
 

@@ -138,7 +138,7 @@ def _model_category_form(line: SourceRecord) -> tuple[str, str, str]:
 def is_result_tree(path: Path) -> bool:
     """Whether a path is a BFCL result tree, one model's folder of it or one of its files."""
     return _RESULT_FILE.fullmatch(path.name) is not None or (
-        path.is_dir() and any(_result_files(path))
+        path.is_dir() and bool(_result_files(path))
     )
 
 
@@ -156,11 +156,12 @@ def official_results(path: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
     while not path.is_dir() and root.name in _SUBFOLDERS:
         root = root.parent
     found: dict[tuple[str, str], Path] = {}
-    files = dict(_result_files(root))
+    files = _result_files(root)
     of_one_model = any(
         each.parent == root or each.relative_to(root).parts[0] in GROUPS for each in files
     )
-    for each, category in files.items():
+    for each, name in files.items():
+        category = RESULT_NAMES.get(name, name)
         model = root.resolve().name if of_one_model else each.relative_to(root).parts[0]
         if (model, category) in found:
             raise InputError(
@@ -168,7 +169,7 @@ def official_results(path: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
             )
         found[model, category] = each
     if not found:
-        retired = ", ".join(dict.fromkeys(_retired_files(root).values()))
+        retired = ", ".join(dict.fromkeys(_result_files(root, retired=True).values()))
         but = f"BFCL has no {retired} any more" if retired else "there is none"
         raise InputError(
             f"{root}: expected result files named BFCL_v4_<category>_result.json, but {but}"
@@ -188,16 +189,18 @@ def official_results(path: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
     ]
 
 
-def _result_files(root: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the result files below a folder with their categories.
+def _result_files(root: Path, *, retired: bool = False) -> dict[Path, str]:
+    """Return the result files below a folder, with the categories as their names have them.
 
-    Conversations that fill a memory are left out: nothing in them is scored. So are categories
-    that BFCL has no more (`_retired_files`).
+    Conversations that fill a memory are left out: nothing in them is scored. retired: those of
+    categories that BFCL has no more, in place of all others.
     """
-    for path in sorted(root.rglob("*_result.json")):
-        name = _name_in_file(path)
-        if name and not name.endswith("_prereq") and not _is_retired(name):
-            yield path, RESULT_NAMES.get(name, name)
+    names = {path: _name_in_file(path) for path in sorted(root.rglob("*_result.json"))}
+    return {
+        path: name
+        for path, name in names.items()
+        if name and not name.endswith("_prereq") and _is_retired(name) == retired
+    }
 
 
 def _name_in_file(path: Path) -> str:
@@ -210,17 +213,11 @@ def _is_retired(name: str) -> bool:
     return name in RETIRED or name.startswith(EXECUTABLE)
 
 
-def _retired_files(root: Path) -> dict[Path, str]:
-    """Return the result files of categories that BFCL has no more, with the names of these."""
-    names = {path: _name_in_file(path) for path in sorted(root.rglob("*_result.json"))}
-    return {path: name for path, name in names.items() if _is_retired(name)}
-
-
 def _older_names(path: Path, files: Sequence[CategoryAnswers]) -> list[str]:
     """Return a line on names of older versions of BFCL, and on what is left out; none without."""
     names = {_name_in_file(each.path): each.category for each in files}
     renamed = [f"{old} as {new}" for old, new in names.items() if old != new]
-    retired = _retired_files(path)
+    retired = _result_files(path, retired=True)
     told = [f"older names are read as today's: {', '.join(renamed)}"] if renamed else []
     if retired:
         count = sum(1 for file in retired for _ in read_records(file))

@@ -367,8 +367,9 @@ class RayRollout(Rollout):
         parts = None
 
         def report_part(part: RolloutResult) -> None:
-            for episode in part.episodes if on_episode else ():
-                on_episode(episode)
+            if on_episode is not None:
+                for episode in part.episodes:
+                    on_episode(episode)
 
         if job is not None:
             with contextlib.suppress(KeyboardInterrupt), interruption.allow_interrupts():
