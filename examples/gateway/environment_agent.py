@@ -17,7 +17,7 @@ from typing import Any
 
 from fctncalling import FunctionCallingEnv
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.training.task_setup import load_bfcl_tasks
+from fctncalling.training.task_split import load_bfcl_tasks
 
 TALKING = threading.Lock()
 

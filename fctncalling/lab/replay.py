@@ -55,7 +55,7 @@ from fctncalling.evaluation.episode_log import (
     user_replies,
     verdict_fields,
 )
-from fctncalling.training.task_setup import EMBEDDED_TASKS
+from fctncalling.training.task_split import EMBEDDED_TASKS
 
 _SETTINGS = {
     "seed": int,

@@ -32,7 +32,7 @@ from fctncalling.cli.train import main, parse_settings
 from fctncalling.data.token_file import read_token_file
 from fctncalling.training import prepare_run
 from fctncalling.training.counters import Counters
-from fctncalling.training.task_setup import load_bfcl_tasks
+from fctncalling.training.task_split import load_bfcl_tasks
 from fctncalling.training.training_run import RunNotices
 
 ROOT = Path(__file__).parents[2]
