@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from importlib.util import find_spec
 from typing import Any, Self
 
 # A bar of fixed width, for the figures behind it would leave a filling one a single column.
@@ -36,7 +37,7 @@ class Stage:
     ) -> None:
         """total: of what `count` counts; 0: unknown. bar: in place of one that ends with it.
 
-        lines_to: stream of the lines, and no bar; none: lines on stdout where no bar is shown.
+        lines_to: stream of the lines, where no bar is shown; none: stdout.
         """
         self._name = name
         self._total = total
@@ -55,14 +56,14 @@ class Stage:
             return self
         if self._bar is not None:
             self._bar.set_description(self._name)
-        elif self._lines_to is None and _shows_bars():
+        elif _shows_bars():
             from tqdm import tqdm
 
             self._bar = tqdm(
                 desc=self._name,
                 total=self._total or None,
                 unit=f" {self._unit}s",
-                bar_format=None if self._total else "{desc}: {elapsed}",
+                bar_format=None if self._unit else "{desc}: {elapsed}",
                 leave=False,
                 dynamic_ncols=True,
             )
@@ -215,6 +216,8 @@ class Progress:
 
 def _shows_bars() -> bool:
     """Whether standard error is a terminal with columns: some, of containers, say they have 0."""
+    if find_spec("tqdm") is None:
+        return False
     try:
         return sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
     except (OSError, ValueError):

@@ -14,8 +14,9 @@ import inspect
 import types
 import typing
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from typing import Any, Self
 
@@ -104,13 +105,24 @@ class Setting:
         Argparse's error, naming value and range, where it is none of ours.
         """
         text = self.synonyms.get(text.lower(), text) or "none"
-        try:
-            value = self._convert(text)
-        except ValueError:
-            value = text  # of the wrong type, so it does not fit
+        value: Any = text  # of the wrong type where it cannot be converted, so it does not fit
+        if self.optional and text.lower() in NONE_WORDS:
+            value = None
+        elif self.base is bool:
+            value = BOOLEANS.get(text.lower(), text)
+        else:
+            with suppress(ValueError):
+                value = self.base(text)
         if not self.accepts(value):
             raise argparse.ArgumentTypeError(self.mistake(text))
         return value
+
+    def joined(self, values: Any) -> Any:
+        """Return several texts as the one that holds them; none clears those before it."""
+        if not (self.many and isinstance(values, list)):
+            return values
+        cleared = max((place for place, value in enumerate(values) if value is None), default=-1)
+        return self.separator.join(map(str, values[cleared + 1 :])) or None
 
     def accepts(self, value: Any) -> bool:
         """Whether the setting accepts a value: its type and its range."""
@@ -123,12 +135,12 @@ class Setting:
         if isinstance(value, str):
             named = self.own and ":" in value.strip(":")
             return named or not self.choices or value in self.choices
-        return not self.interval or _inside(value, self.interval)
-
-    def _convert(self, text: str) -> Any:
-        if self.optional and text.lower() in NONE_WORDS:
-            return None
-        return BOOLEANS.get(text.lower(), text) if self.base is bool else self.base(text)
+        if not self.interval:
+            return True
+        low, high = (float(bound) for bound in self.interval[1:-1].split(","))
+        above = value >= low if self.interval[0] == "[" else value > low
+        below = value <= high if self.interval[-1] == "]" else value < high
+        return above and below  # NaN lies in none
 
 
 class Settings:
@@ -141,8 +153,10 @@ class Settings:
         What they leave open has its default; arguments that are no field of ours are left to
         others.
         """
-        fields = {each.name for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        return cls(**{name: value for name, value in vars(namespace).items() if name in fields})
+        args = vars(namespace)
+        known: tuple[Setting, ...] = settings_of(cls)  # type: ignore[arg-type]
+        settings = (setting for setting in known if setting.name in args)
+        return cls(**{setting.name: setting.joined(args[setting.name]) for setting in settings})
 
 
 @cache
@@ -152,7 +166,7 @@ def settings_of(config_class: type[Any]) -> tuple[Setting, ...]:
     sentences = {
         name: text for each in config_class.__mro__[:-1] for name, text in _docstrings(each).items()
     }
-    found: list[Setting] = []
+    settings: list[Setting] = []
     group = "settings"
     for field in dataclasses.fields(config_class):
         hint, facts = hints[field.name], Setting()
@@ -162,7 +176,7 @@ def settings_of(config_class: type[Any]) -> tuple[Setting, ...]:
         literal = typing.get_origin(hint) is typing.Literal
         base = str if literal else parts[0]
         group = facts.group or group
-        filled = dataclasses.replace(
+        setting = dataclasses.replace(
             facts,
             choices=typing.get_args(hint) if literal else facts.choices,
             group=group,
@@ -173,8 +187,8 @@ def settings_of(config_class: type[Any]) -> tuple[Setting, ...]:
             default=field.default,
             sentence=sentences.get(field.name, "").replace("{names}", facts.names),
         )
-        found.append(filled)
-    return tuple(found)
+        settings.append(setting)
+    return tuple(settings)
 
 
 def _docstrings(config_class: type[Any]) -> dict[str, str]:
@@ -209,8 +223,7 @@ def add_arguments(parser: argparse.ArgumentParser, config_class: Any) -> None:
             continue
         options: dict[str, Any] = {"nargs": None if setting.const is None else "?"}
         if setting.many:
-            action = partial(_JoinedAction, separator=setting.separator)
-            options = {"nargs": "+", "action": action}
+            options = {"nargs": "+", "action": "extend"}
         # of a text the metavar tells
         expected = "" if setting.base is str else f" Expected: {setting.expected}."
         text = f"{setting.sentence}{expected} Default: {format_value(setting.default)}."
@@ -224,25 +237,6 @@ def add_arguments(parser: argparse.ArgumentParser, config_class: Any) -> None:
             help=text.replace("%", "%%"),
             **options,
         )
-
-
-class _JoinedAction(argparse.Action):
-    """Argparse action that joins several texts to one, parted by the separator.
-
-    A flag that is given again adds to them, and none clears them.
-    """
-
-    def __init__(self, *arguments: Any, separator: str, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._separator = separator
-
-    def __call__(
-        self, parser: object, namespace: argparse.Namespace, values: Any, option: object = None
-    ) -> None:
-        before = getattr(namespace, self.dest, None)
-        given = [] if before is None else [before]
-        joined = self._separator.join((*given, *map(str, values)))
-        setattr(namespace, self.dest, None if None in values else joined)
 
 
 def check_ranges(config: Any) -> None:
@@ -267,11 +261,3 @@ def format_value(value: Any) -> str:
     if isinstance(value, str):
         return f'"{value}"'
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
-
-
-def _inside(value: float, interval: str) -> bool:
-    """Return whether a number lies in an interval; NaN lies in none."""
-    low, high = (float(bound) for bound in interval[1:-1].split(","))
-    above = value >= low if interval[0] == "[" else value > low
-    below = value <= high if interval[-1] == "]" else value < high
-    return above and below

@@ -9,7 +9,7 @@ import os
 import random
 import shutil
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,18 +27,11 @@ class CheckpointError(RuntimeError):
     """Error of a checkpoint that is missing, incomplete or unreadable."""
 
 
-class SupportsSave(Protocol):
-    """Interface of what supports saving (`save`) as a model folder."""
-
-    def save(self, folder: str | Path) -> None:
-        """Save the weights in a folder."""
-
-
 def save_checkpoint(
     folder: Path,
     name: str,
     *,
-    policy: SupportsSave,
+    policy: Any,
     tokenizer: Any = None,
     state: dict[str, Any],
     keep: int = 2,
@@ -46,7 +39,8 @@ def save_checkpoint(
 ) -> Path:
     """Save a checkpoint as folder/<name>.
 
-    A model folder (weights, value head, tokenizer) and `state` with all random streams.
+    A model folder (weights, value head, tokenizer) and `state` with all random streams; policy:
+    what has `save(folder)`.
 
     It is written under a hidden name and renamed, so a kill leaves the earlier checkpoint whole.
     `last` links to it, with `best` that link too. Only the newest `keep` and the best stay.
@@ -61,8 +55,11 @@ def save_checkpoint(
         if tokenizer is not None:
             tokenizer.save_pretrained(part)
         torch.save({**state, "random": random_state()}, part / STATE_FILE)
-        _write_digests(part)
-        _sync(part)
+        files = sorted(path for path in part.rglob("*") if path.is_file())
+        digests = {path.relative_to(part).as_posix(): _digest(path) for path in files}
+        text = json.dumps({"sha256": digests}, indent=2) + "\n"
+        (part / DIGEST_FILE).write_text(text, encoding="utf-8")
+        _sync(*part.rglob("*"), part)
     except (OSError, RuntimeError, SafetensorError) as error:  # a full disk is any of them
         shutil.rmtree(part, ignore_errors=True)  # which makes room again
         raise CheckpointError(
@@ -70,19 +67,20 @@ def save_checkpoint(
             "before it are whole: make room, then go on with --resume"
         ) from error
     _put_in_place(part, final)
-    for link in (LAST, BEST) if best else (LAST,):
-        _link(folder / link, name)
-    _sync_folder(folder)
-    _remove_old(folder, final, keep)
-    return final
-
-
-def _remove_old(folder: Path, newest: Path, keep: int) -> None:
-    """Remove all complete checkpoints but the newest `keep`, the one just written and the best."""
-    kept = {path.resolve() for path in (newest, folder / BEST)}
+    for link in (LAST, BEST) if best else (LAST,):  # each atomically
+        new = folder / f".{link}{PART}"
+        new.unlink(missing_ok=True)
+        new.symlink_to(name, target_is_directory=True)
+        new.replace(folder / link)
+    _sync(folder)
+    kept = {path.resolve() for path in (final, folder / BEST)}
     for old in _complete(folder)[:-keep]:
-        if old.resolve() not in kept:
-            _remove(old)
+        if old.resolve() not in kept:  # a kill leaves no partial one under its name
+            gone = old.with_name(f".{old.name}{GONE}")
+            shutil.rmtree(gone, ignore_errors=True)
+            old.rename(gone)
+            shutil.rmtree(gone)
+    return final
 
 
 def find_checkpoint(folder: Path, name: str | None = None) -> Path:
@@ -98,7 +96,11 @@ def find_checkpoint(folder: Path, name: str | None = None) -> Path:
                 f"such as {folder}/update_000010, best, last, or --resume alone for the newest."
             )
         return path
-    _recover(folder)
+    for old in folder.glob(f".*{OLD}"):  # set aside by a save that was killed
+        final = folder / old.name[1 : -len(OLD)]
+        if not final.exists():
+            with contextlib.suppress(OSError):  # another process was faster
+                old.rename(final)
     link = folder / (BEST if name == BEST else LAST)
     if (link / STATE_FILE).is_file():
         return link.resolve()
@@ -141,8 +143,9 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
             raise TypeError(f"it holds a {type(state).__name__}, expected a dict")
         set_random_state(state.pop("random"))
     except Exception as error:  # bytes of a stranger can end in any
+        first_line = next(iter(str(error).splitlines()), "")
         raise CheckpointError(
-            f"{path} cannot be read ({type(error).__name__}: {_first_line(error)}). "
+            f"{path} cannot be read ({type(error).__name__}: {first_line}). "
             f"Remove {checkpoint} and --resume from an earlier one."
         ) from error
     return state
@@ -160,15 +163,10 @@ def random_state() -> dict[str, Any]:
     version, internal, gauss = random.getstate()
     numpy_state: Any = np.random.get_state(legacy=True)  # noqa: NPY002 - saved for users' own code
     name, keys, pos, has_gauss, cached = numpy_state
+    words = torch.from_numpy(keys.astype(np.int64))
     state = {
         "python": [version, list(internal), gauss],
-        "numpy": [
-            str(name),
-            torch.from_numpy(keys.astype(np.int64)),
-            int(pos),
-            int(has_gauss),
-            float(cached),
-        ],
+        "numpy": [str(name), words, int(pos), int(has_gauss), float(cached)],
         "torch": torch.get_rng_state(),
     }
     return state | ({"cuda": torch.cuda.get_rng_state_all()} if torch.cuda.is_available() else {})
@@ -185,21 +183,9 @@ def set_random_state(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(state["cuda"])
 
 
-def _write_digests(folder: Path) -> None:
-    """Write the SHA-256 of every file below a folder, by its path there."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    digests = {path.relative_to(folder).as_posix(): _digest(path) for path in files}
-    text = json.dumps({"sha256": digests}, indent=2) + "\n"
-    (folder / DIGEST_FILE).write_text(text, encoding="utf-8")
-
-
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "")
 
 
 def _complete(folder: Path) -> list[Path]:
@@ -218,46 +204,11 @@ def _put_in_place(part: Path, final: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _remove(folder: Path) -> None:
-    """Remove a checkpoint; a kill leaves no partial one under its name."""
-    gone = folder.with_name(f".{folder.name}{GONE}")
-    shutil.rmtree(gone, ignore_errors=True)
-    folder.rename(gone)
-    shutil.rmtree(gone)
-
-
-def _recover(folder: Path) -> None:
-    """Restore a checkpoint that was set aside by a save that was killed."""
-    for old in folder.glob(f".*{OLD}"):
-        final = folder / old.name[1 : -len(OLD)]
-        if not final.exists():
-            with contextlib.suppress(OSError):  # another process was faster
-                old.rename(final)
-
-
-def _link(link: Path, name: str) -> None:
-    """Point a link to a folder next to it, atomically."""
-    part = link.with_name(f".{link.name}{PART}")
-    part.unlink(missing_ok=True)
-    part.symlink_to(name, target_is_directory=True)
-    part.replace(link)
-
-
-def _sync(folder: Path) -> None:
-    """fsync all files of a folder, so that they survive a power cut before the rename does."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        elif path.is_dir():
-            _sync_folder(path)
-    _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    """fsync a folder, so that its names survive a power cut."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+def _sync(*paths: Path) -> None:
+    """fsync files and folders: they survive a power cut before a rename does."""
+    for path in paths:
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

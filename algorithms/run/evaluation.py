@@ -18,7 +18,6 @@ from fctncalling.algorithms.episodes import (
     success_metrics,
     success_rate,
 )
-from fctncalling.algorithms.run.logs import write_json
 
 MULTI_TURN = "multi_turn"
 RATES = ("greedy", "greedy_strict", "sampled", "sampled_strict")  # _strict: nothing is forgiven
@@ -56,28 +55,6 @@ class Evaluation:
         return flat
 
 
-def write_evaluation(
-    folder: Path,
-    *,
-    before: dict[str, Any],
-    after: dict[str, Any],
-    seed: int,
-    train_cpu_seconds: float,
-    **more: Any,
-) -> Path:
-    """Write the evaluation's JSON: held-out success before and after, seed, CPU seconds."""
-    path = folder / "evaluation.json"
-    values = {
-        "before": before,
-        "after": after,
-        "seed": seed,
-        "train_cpu_seconds": train_cpu_seconds,
-        **more,
-    }
-    write_json(path, values)
-    return path
-
-
 def print_table(
     before: dict[str, Any],
     after: dict[str, Any],
@@ -94,19 +71,19 @@ def print_table(
     from rich.table import Table
 
     kinds = [kind for kind in (*RATES, *RETURNS) if after.get(kind) is not None]
-    if not base:
-        sides = {"before": before, "after": after}
-    elif updates:
-        sides = {"base": base, "after SFT": before, "after RL": after}
-    else:
-        sides = {"base": base, "after SFT": before}
+    sides = {"before": before, "after": after}
+    if base:
+        sides = {"base": base, "after SFT": before} | ({"after RL": after} if updates else {})
     also = " and mean return" if after.get(RETURNS[0]) is not None else ""
     table = Table(title=f"Success on held-out tasks in %{also}, {' -> '.join(sides)}")
     for column in ("category", "tasks", *(kind.replace("_", " ") for kind in kinds)):
         table.add_column(column, justify="left" if column == "category" else "right", no_wrap=True)
     names = [*after["categories"], *([MULTI_TURN] if after[MULTI_TURN]["num_tasks"] else []), "all"]
     for name in names:
-        parts = [_part(side, name) for side in sides.values()]
+        parts = [
+            side if name == "all" else side.get(name) or side["categories"].get(name, {})
+            for side in sides.values()
+        ]
         cells = [" -> ".join(_cell(side.get(kind), kind) for side in parts) for kind in kinds]
         if name in (MULTI_TURN, "all"):
             table.add_section()
@@ -197,12 +174,8 @@ def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict
     """
 
     def of_category(records: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
-        exact = whole and category
-        return [
-            r
-            for r in records
-            if (r.category == category if exact else r.category.startswith(category))
-        ]
+        matches = str.__eq__ if whole and category else str.startswith
+        return [record for record in records if matches(record.category, category)]
 
     greedy, sampled = of_category(evaluation.greedy), of_category(evaluation.sampled)
     asked = {"greedy_asked": question_rate(greedy), "sampled_asked": question_rate(sampled)}
@@ -219,13 +192,6 @@ def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict
         "sampled_strict": strict_success_rate(sampled),
         "num_tasks": len(greedy),
     }
-
-
-def _part(side: dict[str, Any], name: str) -> dict[str, Any]:
-    part: dict[str, Any] = (
-        side if name == "all" else side.get(name) or side["categories"].get(name, {})
-    )
-    return part
 
 
 def _cell(value: float | None, kind: str) -> str:

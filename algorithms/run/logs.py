@@ -89,7 +89,17 @@ class Trackers:
     def log_scalars(self, update: int, values: Mapping[str, float | None]) -> None:
         """Log the scalars that are not None to all trackers."""
         if self._open is None:
-            self._open = self._opened()
+            self._open = []
+            if self.tensorboard:
+                try:
+                    self._open.append(_tensorboard(self.folder, self.first_update))
+                except ImportError:
+                    logger.info(
+                        "tensorboard is not installed: metrics.jsonl and timings.jsonl hold every "
+                        "number"
+                    )
+            if self.wandb != "off":
+                self._open.append(_wandb(self.folder, self.config, self.wandb))
         finite = {
             name: value
             for name, value in values.items()
@@ -102,20 +112,6 @@ class Trackers:
         """Close the trackers."""
         for _, close in self._open or ():
             close()
-
-    def _opened(self) -> list[Tracker]:
-        opened: list[Tracker] = []
-        if self.tensorboard:
-            try:
-                opened.append(_tensorboard(self.folder, self.first_update))
-            except ImportError:
-                logger.info(
-                    "tensorboard is not installed: metrics.jsonl and timings.jsonl hold every "
-                    "number"
-                )
-        if self.wandb != "off":
-            opened.append(_wandb(self.folder, self.config, self.wandb))
-        return opened
 
 
 Spell = Callable[[Sequence[int]], str]
@@ -187,8 +183,9 @@ class RunLog:
         if not resume:
             require_empty_run_folder(folder)  # who was faster has written by now
         write_json(folder / "config.json", config)
-        self._metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8")
-        self._timings = (folder / "timings.jsonl").open("a", encoding="utf-8")
+        # a line at a time: what is written stays, whatever ends the run
+        self._metrics = (folder / "metrics.jsonl").open("a", buffering=1, encoding="utf-8")
+        self._timings = (folder / "timings.jsonl").open("a", buffering=1, encoding="utf-8")
         self._trackers = Trackers(folder, config, tensorboard=tensorboard, wandb=wandb)
         # apart from the updates' events, whose numbers begin again
         self._sft_trackers = Trackers(folder / "sft", config, tensorboard=tensorboard, wandb="off")
@@ -197,7 +194,6 @@ class RunLog:
     def file_positions(self) -> dict[str, int]:
         """Return the positions in the files, up to which they are written, for a checkpoint."""
         for file in (self._metrics, self._timings):
-            file.flush()
             os.fsync(file.fileno())
         position = {"metrics": self._metrics.tell(), "timings": self._timings.tell()}
         return position | ({"sft_steps": self._sft_steps} if self._sft_steps else {})
@@ -223,13 +219,11 @@ class RunLog:
     def write_metrics(self, update: int, values: Mapping[str, float | None]) -> None:
         """Write an update's metrics, deterministic numbers, as one line; NaN becomes null."""
         self._metrics.write(_line({"update": update, **values}))
-        self._metrics.flush()
         self._trackers.log_scalars(update, values)
 
     def write_timings(self, update: int, values: Mapping[str, float | None]) -> None:
         """Write an update's timings, which depend on clock or machine, as one line."""
         self._timings.write(_line({"update": update, **values}))
-        self._timings.flush()
         self._trackers.log_scalars(update, values)
 
     def write_supervised_step(
@@ -239,7 +233,6 @@ class RunLog:
         self._sft_steps = step
         for file, part in ((self._metrics, values), (self._timings, timings)):
             file.write(_line({"update": 0, "sft/step": step, **part}))
-            file.flush()
             self._sft_trackers.log_scalars(step, part)
 
     def write_episodes(
@@ -283,24 +276,11 @@ class NoLog(RunLog):
         """Return no file positions."""
         return {}
 
-    def rewind(self, position: Mapping[str, int], update: int = 0) -> None:
-        """Rewind nothing."""
+    def _write_nothing(self, *_: Any, **__: Any) -> Any:
+        """Write nothing."""
 
-    def write_metrics(self, *_: Any, **__: Any) -> None:
-        """Write no metrics."""
-
-    def write_timings(self, *_: Any, **__: Any) -> None:
-        """Write no timings."""
-
-    def write_supervised_step(self, *_: Any, **__: Any) -> None:
-        """Write no supervised step."""
-
-    def write_episodes(self, name: str, *_: Any, **__: Any) -> Path:
-        """Write no episodes; return where the first process writes them."""
-        return self.folder / "episodes" / f"{name}.jsonl"
-
-    def close(self) -> None:
-        """Close nothing."""
+    write_metrics = write_timings = write_supervised_step = write_episodes = _write_nothing
+    rewind = close = _write_nothing
 
 
 def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str, Any]:

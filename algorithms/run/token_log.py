@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.learning_signal import is_fully_truncated
 from fctncalling.algorithms.losses import Targets
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
@@ -85,26 +86,17 @@ class TokenTexts:
             text = self._template.spell([*self._bracket, token])
             opening = self._template.spell(self._bracket)
             whole = text.startswith(opening) and UNDECODED not in text
-            self._pieces[token] = text[len(opening) :] if whole else self._name(token)
+            name = self._template.tokenizer.convert_ids_to_tokens([token])[0]
+            self._pieces[token] = text[len(opening) :] if whole else f"[{name}]"
         return self._pieces[token]
-
-    def _name(self, token: int) -> str:
-        return f"[{self._template.tokenizer.convert_ids_to_tokens([token])[0]}]"
 
 
 logger = logging.getLogger(__name__)
 Numbers = Mapping[str, NDArray[Any]]
 SETTINGS = (
     *("algorithm_name", "lam", "lam_value", "gamma_token", "lam_token"),
-    *(
-        "clip_low",
-        "clip_high",
-        "dual_clip",
-        "group_std",
-        "group_credit",
-        "group_baseline",
-        "critic",
-    ),
+    *("clip_low", "clip_high", "dual_clip", "group_std", "group_credit"),
+    *("group_baseline", "critic"),
 )
 """Settings that the header holds as they are."""
 
@@ -178,6 +170,27 @@ def token_file_contents(
         return np.concatenate([np.zeros(0, dtype=dtype), *parts])
 
     ids, acted = joined("ids", np.int32), joined("acted", np.bool_)
+    numbers = acted_token_arrays(trace, config)
+    in_update = np.array([bool(numbers) and reason is None for reason in reasons], dtype=np.bool_)
+    row_of_token = np.repeat(np.arange(len(rows)), lengths)
+    learned = acted & in_update[row_episode][row_of_token]
+
+    def scattered(name: str) -> NDArray[np.float32]:
+        """Return numbers of the learned tokens at their places, NaN elsewhere."""
+        everywhere = np.full(len(acted), np.nan, dtype=np.float32)
+        if name in numbers:
+            everywhere[learned] = numbers[name]
+        return everywhere
+
+    # of each episode, or role, at its last row
+    bootstrap = np.full(len(rows), np.nan, dtype=np.float32)
+    if "bootstrap" in numbers:
+        parts = [(int(episode), row.role) for episode, row in zip(row_episode, rows, strict=True)]
+        last = {part: row for row, part in enumerate(parts)}
+        places = row_of_token[learned].tolist()
+        for row, value in zip(places, numbers["bootstrap"].tolist(), strict=True):
+            bootstrap[last[parts[row]]] = value
+    floats = {name: scattered(name) for name in FLOAT_FIELDS if name != "rollout_logprobs"}
     logprobs = joined("rollout_logprobs", np.float32)
     pieces = texts.token_texts(np.unique(ids).tolist())
     return TokenFile(
@@ -189,29 +202,11 @@ def token_file_contents(
         row_offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         row_episode=row_episode.astype(np.int32),
         rollout_logprobs=np.where(acted, logprobs, np.float32(np.nan)),
-        **_update_arrays(acted, row_episode, rows, reasons, acted_token_arrays(trace, config)),
+        in_loss=scattered("in_loss") == 1.0,
+        clipped=np.nan_to_num(scattered("clipped")).astype(np.int8),
+        bootstrap=bootstrap,
+        **floats,
     )
-
-
-def _update_arrays(
-    acted: NDArray[np.bool_],
-    row_episode: NDArray[Any],
-    rows: Sequence[TokenRecord],
-    reasons: Sequence[str | None],
-    numbers: Numbers,
-) -> dict[str, Any]:
-    """Return the update's per-token arrays, NaN at tokens that were not trained."""
-    in_update = np.array([bool(numbers) and reason is None for reason in reasons], dtype=np.bool_)
-    row = np.repeat(np.arange(len(rows)), [len(each.ids) for each in rows])
-    learned = acted & in_update[row_episode][row]
-    found = {name: _scattered(numbers.get(name), learned) for name in FLOAT_FIELDS}
-    found.pop("rollout_logprobs")
-    return {
-        **found,
-        "in_loss": _scattered(numbers.get("in_loss"), learned) == 1.0,
-        "clipped": np.nan_to_num(_scattered(numbers.get("clipped"), learned)).astype(np.int8),
-        "bootstrap": _bootstrap(numbers, row[learned], row_episode, rows),
-    }
 
 
 def acted_token_arrays(trace: TokenDiagnostics, config: TrainConfig) -> Numbers:
@@ -221,7 +216,12 @@ def acted_token_arrays(trace: TokenDiagnostics, config: TrainConfig) -> Numbers:
         return {}
     has_critic = find_algorithm(config.algorithm_name).critic
     action = experience.tokens.action
-    advantages = _of_whole_actions(targets.advantages, targets.loss_mask, action)
+    # That of an action at all of its tokens: of APPO's one token alone enters the loss; NaN for
+    # actions of which none does.
+    mask, advantages = targets.loss_mask, targets.advantages
+    of_action = torch.full((int(action.max()) + 1,), torch.nan, device=advantages.device)
+    of_action[action[mask]] = advantages[mask]
+    advantages = torch.where(mask, advantages, of_action[action])
     ratio = trace.terms["log_ratios"].exp()
     tensors = {
         "old_logprobs": targets.old_logprobs,
@@ -269,8 +269,33 @@ def _header(
     whitening = whitening_moments(trace.targets) if trace.targets is not None and whitens else None
     known: dict[object, int] = {}
     groups = [known.setdefault(episode.group_key, len(known)) for episode in episodes]
-    states = _states(episodes, groups) if config.group_baseline == "state" else {}
+    numbers: dict[tuple[int, str], int] = {}  # of a group's states: a digit or two, not a hash
+    counts = Counter[int]()
     name = f"train_{update:06d}"
+    descriptions: list[dict[str, Any]] = []
+    for line, (episode, reason, group) in enumerate(zip(episodes, reasons, groups, strict=True), 1):
+        earned = float(episode.episode_return)
+        description: dict[str, Any] = {
+            "episode_id": f"{name}:{line}",
+            "line": line,
+            "task_id": episode.task_id,
+            "category": episode.category,
+            "success": bool(episode.success),
+            "invalid": bool(episode.invalid),
+            "terminated": bool(episode.terminated),
+            "truncated": bool(episode.truncated),
+            "return": earned if math.isfinite(earned) else 0.0,
+            "learned_from": reason is None,
+            "reason": reason,
+            "group": group,
+        }
+        if config.group_baseline == "state":
+            for state in episode.state_hashes:
+                if (group, state) not in numbers:
+                    numbers[group, state] = counts[group]
+                    counts[group] += 1
+            description["states"] = [numbers[group, state] for state in episode.state_hashes]
+        descriptions.append(description)
     return {
         "schema_version": SCHEMA_VERSION,
         "update": update,
@@ -281,80 +306,8 @@ def _header(
         "whitening_mean": whitening[0] if whitening else None,
         "whitening_std": whitening[1] if whitening else None,
         "has_signal": has_signal,
-        "episodes": [
-            {"episode_id": f"{name}:{line}", "line": line, **_description(episode, reason)}
-            | {"group": group}
-            | ({"states": states[line]} if line in states else {})
-            for line, (episode, reason, group) in enumerate(
-                zip(episodes, reasons, groups, strict=True), 1
-            )
-        ],
+        "episodes": descriptions,
     }
-
-
-def _description(episode: EpisodeRecord, reason: str | None) -> dict[str, Any]:
-    earned = float(episode.episode_return)
-    return {
-        "task_id": episode.task_id,
-        "category": episode.category,
-        "success": bool(episode.success),
-        "invalid": bool(episode.invalid),
-        "terminated": bool(episode.terminated),
-        "truncated": bool(episode.truncated),
-        "return": earned if math.isfinite(earned) else 0.0,
-        "learned_from": reason is None,
-        "reason": reason,
-    }
-
-
-def _states(episodes: Sequence[EpisodeRecord], groups: Sequence[int]) -> dict[int, list[int]]:
-    """Return line -> the states before an episode's actions, numbered within its group.
-
-    A number of a group's own has a digit or two where a hash has 32.
-    """
-    known: dict[int, dict[str, int]] = {}
-    return {
-        line: [
-            numbers.setdefault(name, len(numbers))
-            for numbers in [known.setdefault(group, {})]
-            for name in episode.state_hashes
-        ]
-        for line, (episode, group) in enumerate(zip(episodes, groups, strict=True), 1)
-    }
-
-
-def _scattered(numbers: NDArray[Any] | None, places: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Return numbers of the learned tokens at their places, NaN elsewhere."""
-    found = np.full(len(places), np.nan, dtype=np.float32)
-    if numbers is not None:
-        found[places] = numbers
-    return found
-
-
-def _bootstrap(
-    numbers: Numbers,
-    row_of_token: NDArray[Any],
-    row_episode: NDArray[Any],
-    rows: Sequence[TokenRecord],
-) -> NDArray[np.float32]:
-    """Return the bootstrap value of each episode, or role, at its last row; NaN elsewhere."""
-    found = np.full(len(row_episode), np.nan, dtype=np.float32)
-    if "bootstrap" in numbers:
-        parts = [(int(episode), row.role) for episode, row in zip(row_episode, rows, strict=True)]
-        last = {part: row for row, part in enumerate(parts)}
-        for row, value in zip(row_of_token.tolist(), numbers["bootstrap"].tolist(), strict=True):
-            found[last[parts[row]]] = value
-    return found
-
-
-def _of_whole_actions(advantages: Tensor, loss_mask: Tensor, action: Tensor) -> Tensor:
-    """Return the advantages (N,) with that of an action at all of its tokens.
-
-    For APPO, where one token alone enters the loss; NaN for actions of which none does.
-    """
-    of_action = torch.full((int(action.max()) + 1,), torch.nan, device=advantages.device)
-    of_action[action[loss_mask]] = advantages[loss_mask]
-    return torch.where(loss_mask, advantages, of_action[action])
 
 
 def _clip_states(ratio: Tensor, advantages: Tensor, config: TrainConfig) -> Tensor:

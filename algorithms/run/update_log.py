@@ -8,10 +8,10 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import PARSE_ERRORS, EpisodeRecord
@@ -77,8 +77,13 @@ class AlarmLog:
         the updates after it.
         """
         if self._history is None:
-            self._history = _earlier_metrics(self._folder / "metrics.jsonl", update)
-            _drop_lines(self._folder / "alarms.jsonl", update)
+            lines = _earlier_lines(self._folder / "metrics.jsonl", update)
+            # without those of evaluations
+            self._history = [line for line in lines if "env/episodes" in line]
+            path = self._folder / "alarms.jsonl"
+            if path.exists():
+                kept = (f"{json_text(line)}\n" for line in _earlier_lines(path, update))
+                path.write_text("".join(kept), encoding="utf-8")
         self._history.append({**metrics, **termination_metrics(episodes), "update": update})
         self.active = tuple(find_alarms(self._history))
         raised = [
@@ -100,7 +105,14 @@ def termination_metrics(episodes: Sequence[EpisodeRecord]) -> dict[str, float | 
     action, as sampled.
     """
     valid = [episode for episode in episodes if not (episode.invalid or episode.start)]
-    ends = list(_end_probabilities(valid))
+    ends = list[float]()
+    for episode in valid:
+        cut, number = frozenset(episode.cut_actions), 0
+        for row in episode.rows:
+            for is_end, logprob in zip(row.ends_action, row.rollout_logprobs, strict=True):
+                if is_end and number not in cut and not math.isnan(logprob):
+                    ends.append(math.exp(logprob))
+                number += is_end
     return {
         "signals/limit_share": fmean(map(_hit_a_limit, valid)) if valid else None,
         "signals/end_of_turn_probability": fmean(ends) if ends else None,
@@ -109,17 +121,6 @@ def termination_metrics(episodes: Sequence[EpisodeRecord]) -> dict[str, float | 
 
 def _hit_a_limit(episode: EpisodeRecord) -> bool:
     return episode.truncated or STEP_LIMIT in episode.errors
-
-
-def _end_probabilities(episodes: Sequence[EpisodeRecord]) -> Iterator[float]:
-    """Yield the probability of each token that ended an action; cut actions have none."""
-    for episode in episodes:
-        cut, number = frozenset(episode.cut_actions), 0
-        for row in episode.rows:
-            for ends, logprob in zip(row.ends_action, row.rollout_logprobs, strict=True):
-                if ends and number not in cut and not math.isnan(logprob):
-                    yield math.exp(logprob)
-                number += ends
 
 
 def _num_tokens(episode: EpisodeRecord) -> float:
@@ -134,24 +135,15 @@ def _examples(alarm: Alarm, episodes: Sequence[EpisodeRecord]) -> tuple[str, ...
     return tuple(f"train_{alarm.update:06d}:{-line}" for _, line in best)
 
 
-def _earlier_metrics(path: Path, update: int) -> list[Metrics]:
-    """Return the metrics of the updates before this one, without lines of evaluations."""
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return [line for line in lines if line["update"] < update and "env/episodes" in line]
-
-
-def _drop_lines(path: Path, update: int) -> None:
-    """Drop what a run that was cut wrote of this update and later ones."""
-    if not path.exists():
-        return
-    lines: list[tuple[str, Any]] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            lines.append((line, json.loads(line)["update"]))
-        except (ValueError, KeyError, TypeError):  # half a line of a killed run
-            continue
-    kept = "".join(f"{line}\n" for line, number in lines if number < update)
-    path.write_text(kept, encoding="utf-8")
+def _earlier_lines(path: Path, update: int) -> list[Metrics]:
+    """Return the lines of the updates before this one, in a file of JSON Lines."""
+    lines = list[Metrics]()
+    for text in path.read_text(encoding="utf-8").splitlines():
+        with suppress(ValueError, KeyError, TypeError):  # half a line of a killed run
+            line = json.loads(text)
+            if line["update"] < update:
+                lines.append(line)
+    return lines
 
 
 class UpdateLog:

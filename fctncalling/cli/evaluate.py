@@ -56,39 +56,27 @@ def _run(argv: Sequence[str] | None, prog: str) -> int:
     )
     module.add_arguments(subparser)
     args = subparser.parse_args(arguments[1:])
-    usual, warnings.formatwarning = warnings.formatwarning, _plain_warning
+    usual = warnings.formatwarning
+    # as a user reads it: where in our code it was raised is of no use
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     try:
         exit_code: int = module.run(args)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130
-    except Exception as error:
-        if reason := _user_error(error):
+    except ModuleNotFoundError as error:
+        if reason := missing_library_message(error):
             return print_error(reason)
+        raise
+    except Exception as error:
+        from fctncalling.cli.shared.tool_flags import USER_ERRORS
+
+        if isinstance(error, USER_ERRORS):  # no bug of ours
+            return print_error(error)
         raise
     finally:
         warnings.formatwarning = usual
     return exit_code
-
-
-def _user_error(error: Exception) -> str | None:
-    """Return what a user is told of an error that is no bug of ours; None for a bug."""
-    from fctncalling.cli.shared.tool_flags import USER_ERRORS
-
-    if isinstance(error, ModuleNotFoundError):
-        return missing_library_message(error)
-    return str(error) if isinstance(error, USER_ERRORS) else None
-
-
-def _plain_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
-) -> str:
-    """Return a warning as a user reads it: where in our code it was raised is of no use."""
-    return f"warning: {message}\n"
 
 
 if __name__ == "__main__":

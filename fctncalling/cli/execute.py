@@ -61,7 +61,9 @@ class RecordExecutor:
                 return self._sequence(line)
             return self._one_call(line)
         except InfrastructureError as error:
-            return mark_invalid(strip_results(line.record), str(error))
+            results = ("result", "cwd", "calls")
+            record = {key: value for key, value in line.record.items() if key not in results}
+            return mark_invalid(record, str(error))
         except LookupError as error:
             raise line.error("id", f"cannot be executed: {error}") from None
 
@@ -74,22 +76,22 @@ class RecordExecutor:
             raise InfrastructureError(self._lost[key])
         try:
             if begins or key not in self._sessions:
-                self._begin(key, line)
+                self._sessions.pop(key, None)
+                self._lost.pop(key, None)
+                self._sessions[key] = self._session(line)
+                if len(self._sessions) > MAX_SESSIONS:
+                    reason = f"more than {MAX_SESSIONS} tasks began before this call"
+                    self._lose(next(iter(self._sessions)), reason)
             session = self._sessions[key]
             record = {**line.record, "result": session.execute(call)}
-            return {**record, "cwd": working_directory(session)} if "cwd" in record else record
+            if "cwd" in record:  # none for tools without a file system
+                has_folder = session.has_function("pwd")
+                place = json.loads(session.execute("pwd()")) if has_folder else {}
+                record["cwd"] = place.get("current_working_directory")
+            return record
         except InfrastructureError as error:
             self._lose(key, f"an earlier call of the task failed: {error}")
             raise
-
-    def _begin(self, key: tuple[str, str], line: SourceRecord) -> None:
-        self._sessions.pop(key, None)
-        self._lost.pop(key, None)
-        self._sessions[key] = self._session(line)
-        if len(self._sessions) > MAX_SESSIONS:
-            self._lose(
-                next(iter(self._sessions)), f"more than {MAX_SESSIONS} tasks began before this call"
-            )
 
     def _lose(self, key: tuple[str, str], reason: str) -> None:
         self._sessions.pop(key, None)
@@ -114,19 +116,6 @@ class RecordExecutor:
             long_context=task.long_context,
             extra_tools=user_classes,
         )
-
-
-def strip_results(record: Record) -> Record:
-    """Strip the results of calls from a record."""
-    return {key: value for key, value in record.items() if key not in ("result", "cwd", "calls")}
-
-
-def working_directory(session: ToolSession) -> str | None:
-    """Return the working directory of the file system tool; None for tools without one."""
-    if not session.has_function("pwd"):
-        return None
-    path: str = json.loads(session.execute("pwd()"))["current_working_directory"]
-    return path
 
 
 def result_fields(result: str) -> dict[str, Any]:

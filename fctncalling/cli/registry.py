@@ -32,8 +32,11 @@ def subcommands() -> dict[str, str]:
     for folder in laboratory_folders():
         for file in (*folder.glob("*.py"), *folder.glob("*/command.py")):
             module = ".".join(file.relative_to(folder).with_suffix("").parts)
-            if name := _command_name(file, module.removesuffix(".command")):
-                found[name] = f"{LABORATORY}.{module}"
+            text, name = file.read_text(encoding="utf-8"), module.removesuffix(".command")
+            if named := re.search(r'^COMMAND = "(.+)"', text, re.MULTILINE):
+                found[named[1]] = f"{LABORATORY}.{module}"
+            elif "\ndef add_arguments(" in text:
+                found[name.replace("_", "-")] = f"{LABORATORY}.{module}"
     return dict(sorted(found.items()))
 
 
@@ -47,11 +50,3 @@ def command_summary(subcommand: str) -> str:
     file = Path(str(fctncalling.__file__)).parent.joinpath(*names).with_suffix(".py")
     found = re.match(r'"""(.+?)(?:\n\n|""")', file.read_text(encoding="utf-8"), re.DOTALL)
     return f"  {subcommand:12} {' '.join(found[1].split()) if found else ''}".rstrip()
-
-
-def _command_name(file: Path, place: str) -> str:
-    """Return the constant COMMAND of a command's module, else its place's name; "" for others."""
-    text = file.read_text(encoding="utf-8")
-    if named := re.search(r'^COMMAND = "(.+)"', text, re.MULTILINE):
-        return named[1]
-    return place.replace("_", "-") if "\ndef add_arguments(" in text else ""

@@ -63,7 +63,7 @@ from fctncalling.training.announce import announce, is_first_process, shell_comm
 from fctncalling.training.load_policy import ModelError
 from fctncalling.training.resume import keep_former_defaults
 from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, RunConfig
-from fctncalling.training.run_loop import run_loop, write_run_report
+from fctncalling.training.run_loop import progress_text, run_loop, write_run_report
 
 if TYPE_CHECKING:
     from fctncalling.training.training_run import TrainingRun
@@ -86,10 +86,9 @@ def _run(words: list[str]) -> int:
     add_working_folder_to_path()
     try:
         line = parse_command_line(words)  # --help ends here, before torch is loaded
+        return _start(line, words)
     except SettingError as error:
         return _refuse(error)
-    try:
-        return _start(line, words)
     except ModuleNotFoundError as error:
         if cure := missing_library_message(error):
             return _refuse(cure)
@@ -115,7 +114,7 @@ def _start(line: CommandLine, words: Sequence[str]) -> int:
     except KeyboardInterrupt:  # later ones are answered by the run, which saves itself
         print("\nInterrupted while starting; nothing was learned or saved.", file=sys.stderr)
         return 130
-    except (SettingError, TaskError, ModelError, *errors_of_runs) as error:
+    except (TaskError, ModelError, *errors_of_runs) as error:
         return _refuse(error)
 
 
@@ -199,7 +198,6 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
     from fctncalling.algorithms.generation.engine_api import RolloutError
     from fctncalling.algorithms.run.checkpoint import CheckpointError
     from fctncalling.training.prepare_run import prepare_run
-    from fctncalling.training.supervised_stage import progress_text
 
     run = prepare_run(config, run_config)
     progress = Progress(config.num_updates, run.counters.updates, shown=run.processes.is_first)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.config.config_fields import Setting, settings_of
+from fctncalling.algorithms.config.config_fields import settings_of
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS, RunConfig
 
@@ -111,10 +111,18 @@ def read_config_file(path: str | None) -> tuple[dict[str, Any], bool]:
             near = difflib.get_close_matches(str(name), by_name, n=1, cutoff=0.75)
             hint = f"; is {near[0]} meant?" if near else ""
             raise SettingError(f"--config {path}: no setting is called {name!r}{hint}")
+        setting = by_name[name]
+        # as the command line would have it: YAML reads 1e-5 as text, say
+        given = setting.joined(value)
+        if isinstance(given, Mapping):  # of --chat_template_kwargs
+            given = json.dumps(given)
+        if given is None and setting.base is float and not setting.optional:
+            given = "inf"  # for which JSON has no number
+        plain = given is None or isinstance(given, bool)
         try:
-            settings[by_name[name].name] = _value(value, by_name[name])
+            settings[setting.name] = setting.parse(str(given).lower() if plain else str(given))
         except argparse.ArgumentTypeError:
-            mistake = by_name[name].mistake(value)
+            mistake = setting.mistake(value)
             raise SettingError(f"--config {path}: {name}: {mistake}") from None
     return settings, is_of_a_run
 
@@ -156,18 +164,3 @@ def _yaml(text: str) -> Any:
         return yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
-
-
-def _value(value: Any, setting: Setting) -> Any:
-    """Return a value as the command line would have it: YAML reads 1e-5 as text, say.
-
-    Argparse's error for one that does not fit.
-    """
-    if setting.many and isinstance(value, list):
-        value = setting.separator.join(map(str, value))
-    if isinstance(value, Mapping):  # of --chat_template_kwargs
-        value = json.dumps(value)
-    if value is None and setting.base is float and not setting.optional:
-        value = "inf"  # for which JSON has no number
-    plain = value is None or isinstance(value, bool)
-    return setting.parse(str(value).lower() if plain else str(value))

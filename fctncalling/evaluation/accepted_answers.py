@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fctncalling.data.types import Call, Task
@@ -79,9 +80,10 @@ def accepted_answer_texts(task: Task) -> Iterator[tuple[str, str, str]]:
     language = task.language
     for calls in accepted_calls(task):
         if language == "python":
-            for form, text in (("prompting", _prompted(calls)), ("tool_call", _tool_calls(calls))):
-                if text is not None:
-                    yield form, "natural", text
+            with suppress(ValueError):
+                yield "prompting", "natural", get_handler("python_calls").render(calls)
+            if text := _tool_calls(calls):
+                yield "tool_call", "natural", text
             continue
         for style in STYLES if language == "java" else STYLES[:2]:
             yield "prompting", style, render_calls(task, calls, style)
@@ -148,13 +150,6 @@ def _arguments_at(accepted: Mapping[str, Any], index: int, *, omit: bool) -> dic
         if listed and not (omit and "" in listed):
             arguments[key] = unwrap_accepted_value(listed[min(index, len(listed) - 1)], omit=True)
     return arguments
-
-
-def _prompted(calls: list[Call]) -> str | None:
-    try:
-        return get_handler("python_calls").render(calls)
-    except ValueError:
-        return None
 
 
 def _tool_calls(calls: list[Call]) -> str | None:

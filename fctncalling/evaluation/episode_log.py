@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -179,7 +179,10 @@ def play_episodes(
     template = load_template(tokenizer, model=model)
     sampling: dict[str, Any] = {"temperature": temperature, "max_new_tokens": max_new_tokens}
     engine = GenerationEngine(model.eval(), template.stop_ids, decode=template.decode, **sampling)
-    with _environments(make_env, min(num_envs, len(task_ids))) as envs:
+    with ExitStack() as opened:
+        envs = [make_env() for _ in range(min(num_envs, len(task_ids)))]
+        for env in envs:
+            opened.callback(env.close)
         return collect(
             envs,
             engine,
@@ -190,16 +193,3 @@ def play_episodes(
             group_size=group_size,
             make_env=make_env,
         )
-
-
-@contextmanager
-def _environments(
-    make_env: Callable[[], gymnasium.Env[Any, Any]], count: int
-) -> Iterator[list[gymnasium.Env[Any, Any]]]:
-    """Yield so many environments; close them at the end."""
-    envs = [make_env() for _ in range(count)]
-    try:
-        yield envs
-    finally:
-        for env in envs:
-            env.close()

@@ -6,13 +6,12 @@ import hashlib
 import math
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.run.evaluation import Evaluation
 
 Z_95 = 1.959963984540054  # the normal distribution's 97.5 % quantile
@@ -111,7 +110,8 @@ class TaskSampleCounts:
 
     def interval(self) -> tuple[float, float]:
         """Return the interval of the success rate, with 95 % confidence."""
-        return self._estimate(pass_at_k, 1)[1]
+        low, high = self._estimate(pass_at_k, 1)["interval"]
+        return low, high
 
     def report(self) -> dict[str, Any]:
         """Return a report of pass@k and pass^k with 95 % intervals, for several k.
@@ -126,7 +126,7 @@ class TaskSampleCounts:
         return {
             "num_samples": most,
             **{
-                name: {str(k): _estimate_json(*self._estimate(estimator, k)) for k in ks}
+                name: {str(k): self._estimate(estimator, k) for k in ks}
                 for name, estimator in estimators.items()
             },
         }
@@ -136,14 +136,16 @@ class TaskSampleCounts:
         if self._answers:
             np.frombuffer(self._answers, np.uint64).sort()  # in place: the order means nothing
         tasks = groupby(self._answers, key=lambda answer: answer >> 1)
-        return Counter(_sizes(answers) for _, answers in tasks)
+        flags = ([answer & 1 for answer in answers] for _, answers in tasks)
+        return Counter((len(each), sum(each)) for each in flags)
 
-    def _estimate(self, estimator: Estimator, k: int) -> tuple[float, tuple[float, float]]:
+    def _estimate(self, estimator: Estimator, k: int) -> dict[str, Any]:
         values: list[float] = []
         for (samples, successes), count in self._counts().items():
             values += [estimator(samples, successes, k)] * count
         mean = sum(values) / len(values) if values else 0.0
-        return mean, confidence_interval_of_mean(values, len(self._answers))
+        interval = confidence_interval_of_mean(values, len(self._answers))
+        return {"estimate": mean, "interval": list(interval)}
 
 
 class SuccessCounts:
@@ -185,15 +187,6 @@ class SuccessCounts:
         return fields
 
 
-def _sizes(answers: Iterable[int]) -> tuple[int, int]:
-    flags = [answer & 1 for answer in answers]
-    return len(flags), sum(flags)
-
-
-def _estimate_json(estimate: float, interval: tuple[float, float]) -> dict[str, Any]:
-    return {"estimate": estimate, "interval": list(interval)}
-
-
 def evaluation_uncertainty(evaluation: Evaluation) -> dict[str, Any]:
     """Return the uncertainty of an evaluation: intervals of rates, and pass@k.
 
@@ -201,12 +194,18 @@ def evaluation_uncertainty(evaluation: Evaluation) -> dict[str, Any]:
 
     A rate that has no episode, or was judged by nobody, has no interval.
     """
-    counted = {
-        name: tasks
-        for kind, records in (("greedy", evaluation.greedy), ("sampled", evaluation.sampled))
-        for name, tasks in ((kind, _official(records)), (f"{kind}_strict", _strict(records)))
-        if tasks.num_samples
-    }
+    counted: dict[str, TaskSampleCounts] = {}
+    for kind, records in (("greedy", evaluation.greedy), ("sampled", evaluation.sampled)):
+        judged = [record for record in records if not record.invalid]
+        is_strict = any(record.strict_success is not None for record in judged)
+        official, strict = TaskSampleCounts(), TaskSampleCounts()
+        for record in judged:
+            if record.success is not None:
+                official.add(record.task_id, success=record.success)
+            if is_strict:
+                strict.add(record.task_id, success=bool(record.strict_success))
+        tasks = {kind: official, f"{kind}_strict": strict}
+        counted |= {name: each for name, each in tasks.items() if each.num_samples}
     fields: dict[str, Any] = {
         "intervals": {name: list(tasks.interval()) for name, tasks in counted.items()}
     }
@@ -216,20 +215,3 @@ def evaluation_uncertainty(evaluation: Evaluation) -> dict[str, Any]:
         if name in counted and (report := counted[name].report())
     }
     return {**fields, "pass_at_k": sampled} if sampled else fields
-
-
-def _official(records: Sequence[EpisodeRecord]) -> TaskSampleCounts:
-    tasks = TaskSampleCounts()
-    for record in records:
-        if not record.invalid and record.success is not None:
-            tasks.add(record.task_id, success=record.success)
-    return tasks
-
-
-def _strict(records: Sequence[EpisodeRecord]) -> TaskSampleCounts:
-    tasks, judged = TaskSampleCounts(), [record for record in records if not record.invalid]
-    if all(record.strict_success is None for record in judged):
-        return tasks
-    for record in judged:
-        tasks.add(record.task_id, success=bool(record.strict_success))
-    return tasks

@@ -55,9 +55,9 @@ def load_successful_episodes(
         for number, line in enumerate(_lines(path), 1):
             num_lines += 1
             success = line.get("strict_success", line["success"]) if strict else line["success"]
-            if not (
-                (line.get("return") or 0) > 0 if success is None else success
-            ):  # None: unjudged
+            if success is None:  # unjudged
+                success = (line.get("return") or 0) > 0
+            if not success:
                 continue
             where = f"--sft_episodes {path} line {number}"
             record = _record(line, template, where)
@@ -160,8 +160,10 @@ def load_demonstrations(
         episodes += logged
     rows = [row for episode in episodes for row in episode.rows if any(row.acted)]
     if not rows:
+        named = {"--sft_tasks": config.sft_tasks, "--sft_episodes": config.sft_episodes}
+        flags = ", ".join(f"{flag} {value}" for flag, value in named.items() if value is not None)
         raise SettingError(
-            f"{_flags(config)}: none of {len(episodes)} demonstrations has a token to be trained "
+            f"{flags}: none of {len(episodes)} demonstrations has a token to be trained "
             "(--max_episode_tokens may leave no room for an action)"
         )
     num_tokens, num_trained = sum(len(row.ids) for row in rows), sum(sum(row.acted) for row in rows)
@@ -269,13 +271,8 @@ def play_ground_truths(
     finally:
         for env in envs:
             env.close()
+    # a logged answer that cannot be written fails its own check
     errors = {task.id: players[task.id].error for task in tasks if LOGGED_ANSWER not in task.extra}
-    _require_played(played, errors)  # a logged answer that cannot be written fails its own check
-    return played
-
-
-def _require_played(played: Sequence[EpisodeRecord], errors: Mapping[str, str]) -> None:
-    """Raise SettingError for a ground truth that has no calls, or a failed environment."""
     failed = [task_id for task_id, error in errors.items() if error]
     failed += [episode.task_id for episode in played if episode.invalid]
     if failed:
@@ -284,17 +281,15 @@ def _require_played(played: Sequence[EpisodeRecord], errors: Mapping[str, str]) 
             f"--sft_tasks: {failed[0]}: the ground truth cannot be played ({cause}); "
             f"{len(failed)} of {len(played)} tasks: leave them out"
         )
+    return played
 
 
 def _usable(played: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:
     """Return the successful, complete episodes; announce the others."""
-    strict = config.reward.startswith("strict")
+    success = "strict_success" if config.reward.startswith("strict") else "success"
     cut = [episode for episode in played if episode.truncated]
-    failed = [
-        episode
-        for episode in played
-        if not episode.truncated and not (episode.strict_success if strict else episode.success)
-    ]
+    whole = [episode for episode in played if not episode.truncated]
+    failed = [episode for episode in whole if not getattr(episode, success)]
     if cut:
         announce(
             f"Note: {len(cut)} of {len(played)} demonstrations are longer than "
@@ -306,13 +301,7 @@ def _usable(played: Sequence[EpisodeRecord], config: TrainConfig) -> list[Episod
             f"Note: {len(failed)} of {len(played)} ground truths fail their own check and are left "
             f"out, such as {failed[0].task_id}."
         )
-    left_out = {id(episode) for episode in (*cut, *failed)}
-    return [episode for episode in played if id(episode) not in left_out]
-
-
-def _flags(config: TrainConfig) -> str:
-    named = {"--sft_tasks": config.sft_tasks, "--sft_episodes": config.sft_episodes}
-    return ", ".join(f"{flag} {value}" for flag, value in named.items() if value is not None)
+    return [episode for episode in whole if getattr(episode, success)]
 
 
 NO_CALL = "I call no function: none of them fits."
@@ -343,10 +332,12 @@ class GroundTruthPolicy:
 
         ValueError if the calls cannot be written.
         """
-        if not _takes_turns(situation.task):
+        task = situation.task
+        takes_turns = task.is_multi_turn and task.kind != "clarify"
+        if not takes_turns or task.extra.get(ONE_CALL_A_STEP):
             return _shown(situation, oracle(situation))
         if situation.step_in_turn == 0:
-            turns = oracle_calls(situation.task)
+            turns = oracle_calls(task)
             self._left = list(turns[situation.turn]) if situation.turn < len(turns) else []
             self._look_ups = []
         if not self._left:
@@ -360,15 +351,13 @@ class GroundTruthPolicy:
         conversation = situation.heard + json.dumps(list(situation.tools), ensure_ascii=False)
         number = 1
         while number < len(self._left) and not needed[number]:
-            if not _is_known(self._left[number], conversation):
+            values = self._left[number].arguments.values()
+            words = (word for value in values for word in _words(value))
+            if not all(occurs_as_word(word, conversation) for word in words):
                 break
             number += 1
         calls, self._left = self._left[:number], self._left[number:]
         return render(situation, calls)
-
-
-def _takes_turns(task: Task) -> bool:
-    return task.is_multi_turn and task.kind != "clarify" and not task.extra.get(ONE_CALL_A_STEP)
 
 
 def _shown(situation: PolicyInput, text: str) -> str:
@@ -401,13 +390,6 @@ def prerequisite_lookup(call: Call, heard: str, offered: Collection[str]) -> Cal
 def occurs_as_word(word: str, text: str) -> bool:
     """Whether a word or number occurs in a text, not as part of another word."""
     return re.search(rf"(?<![\w.]){re.escape(word)}(?!\w|\.\d)", text) is not None
-
-
-def _is_known(call: Call, text: str) -> bool:
-    """Whether a text contains each value of a call as a word."""
-    return all(
-        occurs_as_word(word, text) for value in call.arguments.values() for word in _words(value)
-    )
 
 
 def _words(value: Any) -> Iterator[str]:

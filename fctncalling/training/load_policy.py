@@ -49,7 +49,9 @@ def load_policy(
     torch.set_num_threads(config.torch_threads)
     torch.backends.cuda.matmul.allow_tf32 = config.tf32
     seed_streams(config.seed)
-    source, dtype = weights_source(config, checkpoint), weights_dtype(config, device)
+    is_whole = checkpoint is not None and not config.lora_r  # else the base model and adapters
+    source = str(checkpoint) if is_whole else base_model(config)
+    dtype = weights_dtype(config, device)
     with _reading(source, checkpoint):
         tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
         policy = ActorCritic.load(
@@ -62,7 +64,12 @@ def load_policy(
         configure_policy(policy, config, checkpoint, device, roles)
         _check_tokenizer(tokenizer, policy.model)
     _check_positions(policy.model, config)
-    _check_critic_layers(policy.model, config)
+    layers = getattr(policy.model.config, "num_hidden_layers", config.critic_layers)
+    if config.critic_layers > layers:
+        raise SettingError(
+            f"--critic_layers: got {config.critic_layers}, the model has {layers}; give at most "
+            "that many"
+        )
     if checkpoint is not None and (own := checkpoint / "chat_template.jinja").is_file():
         tokenizer.chat_template = own.read_text(encoding="utf-8")  # an adapter's base has none
     template = load_template(
@@ -94,16 +101,6 @@ def _check_positions(model: Any, config: TrainConfig) -> None:
         f"--preset {config.preset}: sets --max_episode_tokens {config.max_episode_tokens}, {whose} "
         f"reads {positions} at most; give {cure}--max_episode_tokens"
     )
-
-
-def _check_critic_layers(model: Any, config: TrainConfig) -> None:
-    """Raise SettingError if the critic is to read more layers than the model has."""
-    layers = getattr(model.config, "num_hidden_layers", config.critic_layers)
-    if config.critic_layers > layers:
-        raise SettingError(
-            f"--critic_layers: got {config.critic_layers}, the model has {layers}; give at most "
-            "that many"
-        )
 
 
 def _check_tokenizer(tokenizer: Any, model: Any) -> None:
@@ -181,8 +178,12 @@ def configure_policy(
 
     SettingError if a file does not fit.
     """
+    import torch
+    from safetensors import SafetensorError
+
     from fctncalling.algorithms.policy.gradient_checkpointing import checkpointable_layers
     from fctncalling.algorithms.policy.precision import compute_dtype, set_compute_dtype
+    from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
 
     if config.gradient_checkpointing:
         checkpointable_layers(policy.model.get_decoder())  # SettingError where it has none
@@ -190,58 +191,40 @@ def configure_policy(
     if config.critic == "full":
         policy.add_critic_model()
     if config.lora_r:
-        _adapt(policy, config, checkpoint, roles if config.role_adapters else ())
+        try:
+            policy.add_lora(
+                r=config.lora_r,
+                alpha=config.lora_alpha,
+                targets=config.lora_targets,
+                critic=config.critic == "lora",
+                roles=roles if config.role_adapters else (),
+            )
+        except ValueError as error:
+            raise SettingError(f"lora_targets {config.lora_targets}: {error}") from error
+        if checkpoint is not None and policy.adapters is not None:
+            policy.adapters.load(checkpoint)
+            policy.load_critic(checkpoint)
     if config.critic == "full" and checkpoint is not None:
         policy.load_critic(checkpoint)
     if config.kl_coef and not config.lora_r:
-        reference = _load_model(base_model(config)).to(device)
+        reference = load_pretrained_model(base_model(config), dtype=torch.float32).to(device)
         set_compute_dtype(reference, dtype, device, fp32_head=config.cast_lm_head_to_fp32)
         policy.set_reference(reference)
     if config.init_critic_from is not None and checkpoint is None:
-        _load_critic_from(policy, config, Path(config.init_critic_from))
+        folder = Path(config.init_critic_from)
+        kind = critic_kind(folder)
+        if kind not in (None, config.critic):  # it must read the same features
+            raise SettingError(
+                f"--init_critic_from {folder}: its critic was trained with --critic {kind}, this "
+                f"run's is {config.critic}; give --critic {kind}"
+            )
+        try:
+            policy.load_critic(folder)
+        except (ValueError, RuntimeError, OSError, SafetensorError) as error:
+            raise SettingError(f"--init_critic_from: {error}") from error
     set_compute_dtype(policy.model, dtype, device, fp32_head=config.cast_lm_head_to_fp32)
     if policy.critic_model is not None:
         set_compute_dtype(policy.critic_model, dtype, device)
-
-
-def weights_source(config: TrainConfig, checkpoint: Path | None) -> str:
-    """Return the folder or hub name of the model's weights: the checkpoint, or the base model."""
-    return base_model(config) if checkpoint is None or config.lora_r else str(checkpoint)
-
-
-def _adapt(
-    policy: ActorCritic, config: TrainConfig, checkpoint: Path | None, roles: Sequence[str]
-) -> None:
-    """Attach adapters to the policy, fresh ones or the checkpoint's with its critic."""
-    try:
-        policy.add_lora(
-            r=config.lora_r,
-            alpha=config.lora_alpha,
-            targets=config.lora_targets,
-            critic=config.critic == "lora",
-            roles=roles,
-        )
-    except ValueError as error:
-        raise SettingError(f"lora_targets {config.lora_targets}: {error}") from error
-    if checkpoint is not None and policy.adapters is not None:
-        policy.adapters.load(checkpoint)
-        policy.load_critic(checkpoint)
-
-
-def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) -> None:
-    """Load a checkpoint's critic; it must read the same features as this run's."""
-    from safetensors import SafetensorError
-
-    kind = critic_kind(folder)
-    if kind is not None and kind != config.critic:
-        raise SettingError(
-            f"--init_critic_from {folder}: its critic was trained with --critic {kind}, this run's "
-            f"is {config.critic}; give --critic {kind}"
-        )
-    try:
-        policy.load_critic(folder)
-    except (ValueError, RuntimeError, OSError, SafetensorError) as error:
-        raise SettingError(f"--init_critic_from: {error}") from error
 
 
 def critic_kind(folder: Path) -> str | None:
@@ -269,12 +252,3 @@ def base_model(config: TrainConfig) -> str:
         )
     except (ImportFailure, OSError) as error:
         raise ModelError(f"--model_name_or_path {error}") from error
-
-
-def _load_model(source: str) -> torch.nn.Module:
-    import torch
-
-    from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
-
-    model: torch.nn.Module = load_pretrained_model(source, dtype=torch.float32)
-    return model

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import platform
 import shlex
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 import fctncalling
 from fctncalling.algorithms.config import SettingError, TrainConfig
@@ -21,21 +25,27 @@ from fctncalling.algorithms.distributed.process_group import (
     init_process_group,
     launch_warning,
 )
-from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import find_algorithm
 from fctncalling.algorithms.rollout.start_sampler import StartSampler
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
-from fctncalling.algorithms.run.logs import NoLog, RunExistsError, RunLog, results_folder
+from fctncalling.algorithms.run.logs import (
+    NoLog,
+    RunExistsError,
+    RunLog,
+    check_wandb,
+    results_folder,
+)
 from fctncalling.algorithms.supervised import SupervisedLearner
-from fctncalling.call_form import TemplateForm, find_call_form
+from fctncalling.call_form import find_call_form
 from fctncalling.envs.state_hash import STATE_HASH_VERSION
 from fctncalling.laboratory import import_laboratory_module
+from fctncalling.model_folder import is_gguf, missing_model_message
 from fctncalling.progress_bar import Stage
 from fctncalling.training.announce import announce
 from fctncalling.training.demonstrations import load_demonstrations
-from fctncalling.training.load_policy import load_policy
+from fctncalling.training.load_policy import ModelError, critic_kind, load_policy
 from fctncalling.training.proven_starts import ProvenStarts
 from fctncalling.training.resume import (
     checkpoint_to_resume,
@@ -45,23 +55,11 @@ from fctncalling.training.resume import (
 )
 from fctncalling.training.rollouts.choose_rollout import check_rollout, choose_rollout
 from fctncalling.training.run_config import RunConfig
-from fctncalling.training.supervised_stage import progress_text
+from fctncalling.training.run_loop import progress_text
 from fctncalling.training.task_setup import TaskSetup, make_task_setup
 from fctncalling.training.teams import team_roles
 from fctncalling.training.training_run import TrainingRun
 from fctncalling.training.user_code import check_algorithm
-
-if TYPE_CHECKING:
-    import torch
-from typing import TYPE_CHECKING
-
-from fctncalling.algorithms.run.logs import check_wandb
-from fctncalling.model_folder import is_gguf, missing_model_message
-from fctncalling.training.load_policy import ModelError, critic_kind
-
-if TYPE_CHECKING:
-    from fctncalling.algorithms.policy.actor_critic import ActorCritic
-    from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 
 def prepare_run(
@@ -71,7 +69,9 @@ def prepare_run(
 
     `task_setup` replaces the environments of the settings.
     """
-    processes = _start_processes(config, run_config)
+    check_start(config, run_config)
+    processes = init_process_group(config.device, fsdp=config.fsdp)
+    announce(*filter(None, (f"Training in {processes}.", launch_warning(processes))))
     folder = results_folder(config)
     checkpoint = checkpoint_to_resume(config, folder, is_first=processes.is_first)
     run_config = dataclasses.replace(run_config)  # the call form is resolved in it
@@ -89,24 +89,17 @@ def prepare_run(
         policy, template = load_policy(config, run_config, checkpoint, processes.device, roles)
     form = find_call_form(template)
     _check_and_announce(config, run_config, policy, template)
-    if checkpoint is None and config.env_name in WITH_CALL_FORM:
-        _resolve_call_form(run_config, form)
+    if checkpoint is None and config.env_name in WITH_CALL_FORM and run_config.handler == "auto":
+        # Environments read the setting when they are made; a resumed run keeps its form.
+        if form.is_unread:
+            announce(f"Warning: {form.line}; BFCL's form stands in. --handler NAME gives another.")
+        elif form.text:
+            announce(f"Call form: {form.line}.")
+            run_config.handler = form.handler_name
     check_central_critic(config, policy, template, len(roles))
     is_ahead = supervised_stage_is_ahead(config, checkpoint)
     demonstrations = load_demonstrations(config, run_config, setup, template) if is_ahead else []
-    source = None
-    if run_config.agent_command is not None:
-        part = import_laboratory_module("gateway.agent_source")
-        source = part.AgentEpisodeSource(config, run_config, setup, template, processes.count)
-    rollout = choose_rollout(
-        config,
-        run_config,
-        policy=policy,
-        template=template,
-        make_env=setup.make_env,
-        processes=processes,
-        source=source,
-    )
+    rollout = choose_rollout(config, run_config, policy, template, setup, processes)
     run = TrainingRun(
         config,
         policy=policy,
@@ -121,37 +114,18 @@ def prepare_run(
         log_tokens_interval=run_config.log_tokens_interval,
         processes=processes,
     )
-    _restore(run, checkpoint, demonstrations)
-    return run
-
-
-def _restore(run: TrainingRun, checkpoint: Path | None, records: list[EpisodeRecord]) -> None:
-    """Restore a run, with its supervised stage, from a checkpoint, or clear its log."""
-    if records:
-        run.supervised = SupervisedLearner(run.policy, records, run.config, run.processes)
+    if demonstrations:
+        run.supervised = SupervisedLearner(policy, demonstrations, config, processes)
     if checkpoint is not None:
         run.restore(checkpoint)
         announce(f"Going on from {checkpoint}, after {progress_text(run)}.")
     else:
         run.log.rewind({}, -1)  # lines of a killed run that saved nothing
+    return run
 
 
 WITH_CALL_FORM = ("fctncalling_env", "clarify", "team")
 """Environments whose calls are written as --handler says."""
-
-
-def _resolve_call_form(run_config: RunConfig, form: TemplateForm) -> None:
-    """Replace --handler auto, in place, by the form of the chat template; announce it.
-
-    Environments read the setting when they are made. A resumed run keeps the form that it had.
-    """
-    if run_config.handler != "auto":
-        return
-    if form.is_unread:
-        announce(f"Warning: {form.line}; BFCL's form stands in. --handler NAME gives another.")
-    elif form.text:
-        announce(f"Call form: {form.line}.")
-        run_config.handler = form.handler_name
 
 
 def _check_and_announce(
@@ -162,7 +136,12 @@ def _check_and_announce(
     And limits of prefix sharing, which the policy finds before its weights are sharded.
     """
     announce(*learning_notes(config))
-    check_prompt_style(run_config.prompt_style, template)
+    style = run_config.prompt_style
+    if style != "bfcl" and template.takes_tools:
+        raise SettingError(
+            f"--prompt_style {style}: this model's chat template writes tools in its own form; "
+            "leave it out, or give --chat_template FILE that takes no tools"
+        )
     if not run_config.no_doctor:
         check_template(template, run_config.handler)
     sharing = policy.prefix_sharing if config.share_prefixes else None
@@ -177,7 +156,16 @@ def _check_and_announce(
 
 def learning_notes(config: TrainConfig) -> list[str]:
     """Return notes on unusual credit assignment and episodes of an update."""
-    notes = [_own_algorithm_note(config)] if config.has_own_algorithm else []
+    notes = []
+    selects = config.dynamic_sampling > 1 and config.episodes_per_task > 1
+    if config.has_own_algorithm:
+        seen, taken = "all episodes", "taken as they are"
+        if selects:
+            seen = "the episodes of groups that differ alone (--dynamic_sampling 1: all)"
+        if config.whiten_advantages and find_algorithm(config.algorithm_name).critic:
+            taken = "whitened (--whiten_advantages false: taken as they are)"
+        name = config.algorithm_name
+        notes.append(f"{name}: the estimate sees {seen}; its advantages are {taken}.")
     if config.policy_credit != f"{config.algorithm_name}'s estimate":
         notes.append(f"Policy credit: {config.policy_credit}.")
     if config.starts == "prefix":
@@ -185,7 +173,7 @@ def learning_notes(config: TrainConfig) -> list[str]:
             "Starts: three quarters of the episodes of an update begin behind a part of their "
             "ground truth (--starts prefix); success rates are of whole ones."
         )
-    if config.dynamic_sampling > 1 and config.episodes_per_task > 1:
+    if selects:
         wanted = config.episodes_per_update
         notes.append(
             f"Episodes of an update: {wanted}, and up to {config.dynamic_sampling * wanted} until "
@@ -193,25 +181,6 @@ def learning_notes(config: TrainConfig) -> list[str]:
             f"(--dynamic_sampling {config.dynamic_sampling})."
         )
     return notes
-
-
-def _own_algorithm_note(config: TrainConfig) -> str:
-    """Describe the episodes that a custom algorithm gets, and the whitening of its advantages."""
-    seen, taken = "all episodes", "taken as they are"
-    if config.dynamic_sampling > 1 and config.episodes_per_task > 1:
-        seen = "the episodes of groups that differ alone (--dynamic_sampling 1: all)"
-    if config.whiten_advantages and find_algorithm(config.algorithm_name).critic:
-        taken = "whitened (--whiten_advantages false: taken as they are)"
-    return f"{config.algorithm_name}: the estimate sees {seen}; its advantages are {taken}."
-
-
-def _start_processes(config: TrainConfig, run_config: RunConfig) -> ProcessGroup:
-    """Check the settings, start the process group of this launch and announce its size."""
-    check_rollout(config, run_config)
-    check_start(config, run_config)
-    processes = init_process_group(config.device, fsdp=config.fsdp)
-    announce(*filter(None, (f"Training in {processes}.", launch_warning(processes))))
-    return processes
 
 
 def open_log(
@@ -223,15 +192,20 @@ def open_log(
     described = {**dataclasses.asdict(config), **dataclasses.asdict(run_config)}
     kwargs = parse_template_kwargs(run_config.chat_template_kwargs)
     described["chat_template_kwargs"] = kwargs or None
-    described |= run_description(config, processes)
-    resume = config.resume is not None
+    devices = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
+    machine = {"system": platform.platform(), "cores": os.cpu_count(), "torch_devices": devices}
+    # entries other than settings, which --config FILE passes over
+    described |= {
+        "command": shlex.join(sys.argv),
+        "machine": machine,
+        "num_processes": processes.count,
+        "resolved": resolved_settings(config, processes.device),
+        "versions": library_versions(),
+    }
+    resume, wandb = config.resume is not None, run_config.wandb
     try:
         return RunLog(
-            folder,
-            described,
-            resume=resume,
-            tensorboard=run_config.tensorboard,
-            wandb=run_config.wandb,
+            folder, described, resume=resume, tensorboard=run_config.tensorboard, wandb=wandb
         )
     except RunExistsError:
         raise
@@ -241,25 +215,8 @@ def open_log(
         ) from error
 
 
-def run_description(config: TrainConfig, processes: ProcessGroup) -> dict[str, Any]:
-    """Return the entries of config.json other than settings.
-
-    --config FILE passes over it.
-    """
-    return {
-        "command": shlex.join(sys.argv),
-        "machine": machine_info(),
-        "num_processes": processes.count,
-        "resolved": resolved_settings(config, processes.device),
-        "versions": library_versions(),
-    }
-
-
 def library_versions() -> dict[str, str]:
     """Return the versions of this package, Python and the libraries in use."""
-    import platform
-    from importlib.metadata import version
-
     names = ("torch", "transformers", "tokenizers", "numpy", "gymnasium")
     versions = {"fctncalling": fctncalling.__version__, "commit": _commit()}
     versions["state_hash"] = STATE_HASH_VERSION
@@ -285,17 +242,6 @@ def _commit() -> str:
     return done.stdout.strip()
 
 
-def machine_info() -> dict[str, Any]:
-    """Describe the machine: operating system, cores and GPUs."""
-    import platform
-
-    import torch
-
-    devices = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
-    cores = os.cpu_count()
-    return {"system": platform.platform(), "cores": cores, "torch_devices": devices}
-
-
 def resolved_settings(config: TrainConfig, device: torch.device) -> dict[str, Any]:
     """Return the values that "auto" and None were resolved to."""
     from fctncalling.algorithms.policy.precision import compute_dtype, weights_dtype
@@ -313,12 +259,17 @@ def resolved_settings(config: TrainConfig, device: torch.device) -> dict[str, An
 
 def check_start(config: TrainConfig, run_config: RunConfig) -> None:
     """Raise SettingError or ModelError for settings that would end the run later."""
+    check_rollout(config, run_config)
     check_wandb(run_config.wandb)
     check_algorithm(config.algorithm_name)
     parse_template_kwargs(run_config.chat_template_kwargs)
     _check_results_dir(Path(config.results_dir))
-    if config.model_name_or_path is not None:
-        check_model(config.model_name_or_path)
+    model = config.model_name_or_path
+    # GGUF files are checked as they are converted
+    if model is not None and (not is_gguf(model) or Path(model).expanduser().is_dir()):
+        missing = missing_model_message(model)
+        if missing:
+            raise ModelError(f"--model_name_or_path {model}: the model cannot be loaded: {missing}")
     for flag, path in (
         ("chat_template", run_config.chat_template),
         ("prompt_path", run_config.prompt_path),
@@ -331,26 +282,6 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
         raise SettingError(
             f"--init_critic_from: {critic} holds no critic; give a folder such as "
             "RUN/checkpoints/last"
-        )
-
-
-def check_model(name: str) -> None:
-    """Raise ModelError if transformers cannot load the model.
-
-    GGUF files are checked as they are converted.
-    """
-    if is_gguf(name) and not Path(name).expanduser().is_dir():
-        return
-    if missing := missing_model_message(name):
-        raise ModelError(f"--model_name_or_path {name}: the model cannot be loaded: {missing}")
-
-
-def check_prompt_style(style: str, template: ChatTemplate) -> None:
-    """Raise SettingError if the chat template does not render tools as the style needs."""
-    if style != "bfcl" and template.takes_tools:
-        raise SettingError(
-            f"--prompt_style {style}: this model's chat template writes tools in its own form; "
-            "leave it out, or give --chat_template FILE that takes no tools"
         )
 
 
@@ -401,11 +332,8 @@ def _check_results_dir(folder: Path) -> None:
     existing = folder.absolute()
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
-    if not existing.is_dir():
-        raise SettingError(
-            f"--results_dir {folder}: cannot be written to ({existing} is no folder)"
-        )
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise SettingError(
-            f"--results_dir {folder}: cannot be written to (no permission in {existing})"
-        )
+    why = "" if existing.is_dir() else f"{existing} is no folder"
+    if not why and not os.access(existing, os.W_OK | os.X_OK):
+        why = f"no permission in {existing}"
+    if why:
+        raise SettingError(f"--results_dir {folder}: cannot be written to ({why})")

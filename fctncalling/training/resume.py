@@ -136,9 +136,20 @@ def unfit_checkpoint_error(checkpoint: Path, error: Exception) -> Exception:
 
 def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
     """Print settings that differ from the checkpoint's; SettingError if they do not fit it."""
-    changed = changed_settings(config, checkpoint)
-    _reject_incompatible(changed, checkpoint)
     before = run_settings(checkpoint)
+    changed = dict[str, tuple[Any, Any]]()
+    for name, value in dataclasses.asdict(config).items():
+        now = None if isinstance(value, float) and not math.isfinite(value) else value
+        if name not in FREE_SETTINGS and name in before and before[name] != now:
+            changed[name] = before[name], now
+    for name in FIXED_SETTINGS:
+        if name in changed:
+            former, now = changed[name]
+            raise SettingError(
+                f"{LABELS[name]}: got {_word(now)}, but {checkpoint} was made with "
+                f"{_word(former)}. Give {LABELS[name]} {_word(former)} to go on with it, or start "
+                "another run (--experiment_name NAME, no --resume)"
+            )
     resolved = before.get("resolved", {"step_guard": ""})
     if config.target_kl is not None and "step_guard" not in resolved:
         announce(
@@ -147,8 +158,8 @@ def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
         )
     if changed:
         listed = "; ".join(
-            f"{LABELS[name]} {_word(before)} -> {_word(now)}"
-            for name, (before, now) in changed.items()
+            f"{LABELS[name]} {_word(former)} -> {_word(now)}"
+            for name, (former, now) in changed.items()
         )
         announce(
             f"Note: going on with other settings than before: {listed}. --config "
@@ -168,24 +179,6 @@ def announce_former_hash(config: TrainConfig, checkpoint: Path) -> None:
         )
 
 
-def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ from those of the checkpoint's run.
-
-    Name -> (before, now).
-    """
-    before = run_settings(checkpoint)
-    now = {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in dataclasses.asdict(config).items()
-        if name not in FREE_SETTINGS
-    }
-    return {
-        name: (before[name], value)
-        for name, value in now.items()
-        if name in before and before[name] != value
-    }
-
-
 def _settings_of_run(folder: Path) -> dict[str, Any]:
     """Return the settings of a checkpoint's run; {} if the checkpoint was moved."""
     try:
@@ -193,17 +186,6 @@ def _settings_of_run(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return settings if isinstance(settings, dict) else {}
-
-
-def _reject_incompatible(changed: dict[str, tuple[Any, Any]], checkpoint: Path) -> None:
-    for name in FIXED_SETTINGS:
-        if name in changed:
-            before, now = changed[name]
-            raise SettingError(
-                f"{LABELS[name]}: got {_word(now)}, but {checkpoint} was made with "
-                f"{_word(before)}. Give {LABELS[name]} {_word(before)} to go on with it, or start "
-                "another run (--experiment_name NAME, no --resume)"
-            )
 
 
 def _word(value: Any) -> str:

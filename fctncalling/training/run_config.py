@@ -13,9 +13,6 @@ from fctncalling.envs.teams import BUILT_IN_TEAMS
 from fctncalling.envs.tools.box.tool_server import TIMEOUT_S
 from fctncalling.envs.users.user_names import NAMES
 
-ENV_MODELS = {name: name for name in ("calculator", "python_math", "clarify", "team")}
-"""`--env_name` -> the embedded model that a run without --model_name_or_path starts from."""
-
 _SHORT: dict[str, Any] = {
     "num_updates": 10,
     "eval_interval": 5,
@@ -24,31 +21,29 @@ _SHORT: dict[str, Any] = {
     "lr": 3e-4,
     "log_episodes_interval": 1,
 }
+_CLARIFY: dict[str, Any] = {
+    "num_updates": 30,
+    "lr": 5e-4,
+    "lr_schedule": "linear",
+    "eval_interval": 10,
+    "max_steps_per_turn": 3,
+    "eval_episodes": 200,
+}
+_TEAM: dict[str, Any] = {
+    "num_updates": 12,
+    "episodes_per_update": 128,
+    "eval_interval": 6,
+    "lr": 1e-3,
+    "max_episode_tokens": 256,
+    "eval_episodes": 100,
+}
+_ENVS = {"calculator": {}, "python_math": {}, "clarify": _CLARIFY, "team": _TEAM}
 ENV_DEFAULTS: dict[str, dict[str, Any]] = {
-    "calculator": {"experiment_name": "calculator", **_SHORT},
-    "python_math": {"experiment_name": "python_math", **_SHORT},
-    "clarify": {
-        "experiment_name": "clarify",
-        **_SHORT,
-        "num_updates": 30,
-        "lr": 5e-4,
-        "lr_schedule": "linear",
-        "eval_interval": 10,
-        "max_steps_per_turn": 3,
-        "eval_episodes": 200,
-    },
-    "team": {
-        "experiment_name": "team",
-        **_SHORT,
-        "num_updates": 12,
-        "episodes_per_update": 128,
-        "eval_interval": 6,
-        "lr": 1e-3,
-        "max_episode_tokens": 256,
-        "eval_episodes": 100,
-    },
+    name: {"experiment_name": name, **_SHORT, **defaults} for name, defaults in _ENVS.items()
 }
 """`--env_name` -> defaults of its own, by flag; flags that are given win."""
+ENV_MODELS = {name: name for name in ENV_DEFAULTS}
+"""`--env_name` -> the embedded model that a run without --model_name_or_path starts from."""
 
 EMBEDDED_MODEL_DEFAULTS: dict[str, Any] = {
     "num_updates": 32,

@@ -1,20 +1,97 @@
-"""Loop of a training run, and its report at the end."""
+"""Loop of a training run, its supervised stage before it, and its report at the end."""
 
 from __future__ import annotations
 
 import shlex
+import time
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.training.announce import shell_command, shell_python
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.config import TrainConfig
+    from fctncalling.algorithms.supervised import SupervisedLearner
     from fctncalling.progress_bar import Progress
     from fctncalling.training.counters import Counters
     from fctncalling.training.run_config import RunConfig
     from fctncalling.training.training_run import TrainingRun
+
+
+BASE_VERSION = -1  # of the weights that the stage starts from; updates are counted from 0
+
+
+def learn_demonstrations(run: TrainingRun, progress: Progress) -> None:
+    """Run the supervised stage: evaluate the base model, take the steps, save.
+
+    Nothing where the run has no such stage, or is past it.
+    """
+    import torch  # --help needs none
+
+    learner = run.supervised
+    if learner is None:
+        return
+    if not run.counters.base:
+        steps = f"by the base model, before {learner.num_steps} supervised steps"
+        progress.show_evaluation_start(len(run.held_out_ids), steps)
+        started = time.perf_counter()
+        with progress.evaluation(run) as stage:
+            evaluation = run.play_held_out(BASE_VERSION, stage.count)
+        seconds = time.perf_counter() - started
+        run.log.write_timings(0, {"perf/time_s/base_evaluation": seconds})
+        rates = evaluation.metrics().items()
+        run.log.write_metrics(0, {name.replace("eval/", "base/"): value for name, value in rates})
+        run.counters.base = run.log_evaluation(evaluation, "base")
+        progress.show_evaluation(run.counters.base, "held-out tasks, base model")
+    interval = run.config.sft_save_interval
+    with progress.supervised_steps(learner.num_steps - learner.steps) as stage:
+        while not learner.is_over:
+            metrics = _take_step(run, learner)
+            progress.show_supervised_step(stage, metrics, learner.steps, learner.num_steps)
+            if interval and learner.steps % interval == 0 and not learner.is_over:
+                run.save()
+    if run.policy.critic_model is not None and run.config.init_critic_from is None:
+        learned = run.policy.model.get_decoder().parameters()
+        critics = run.policy.critic_model.parameters()
+        with torch.no_grad():  # a critic with a model of its own begins with what was learned
+            for critic, actor in zip(critics, learned, strict=True):
+                critic.copy_(actor)
+    run.supervised = None  # its optimiser's memory is free again
+    run.save()
+
+
+def _take_step(run: TrainingRun, learner: SupervisedLearner) -> dict[str, float]:
+    """Take and log a step; KeyboardInterrupt restores the weights from before it."""
+    from fctncalling.algorithms.run.update_log import peak_memory_metrics
+
+    started, cpu = time.perf_counter(), time.process_time()
+    alone, interrupted, metrics = run.processes.count == 1, False, dict[str, float]()
+    try:
+        with run.interruption.allow_interrupts():
+            if alone:  # nobody waits for these passes
+                metrics = learner.compute_gradient()
+    except KeyboardInterrupt:
+        interrupted = True
+    if run.processes.sum(float(interrupted)):
+        raise KeyboardInterrupt
+    if not alone:
+        metrics = learner.compute_gradient()
+    metrics |= learner.take_step()
+    counters, seconds = run.counters, time.perf_counter() - started
+    counters.sft_steps = learner.steps
+    counters.sft_tokens += int(metrics["trained_tokens"])
+    counters.sft_cpu_seconds += run.processes.sum(time.process_time() - cpu)
+    timings = {"sft/tokens_per_s": metrics["tokens"] / seconds, "sft/time_s": seconds}
+    named = {f"sft/{name}": value for name, value in metrics.items()}
+    run.log.write_supervised_step(learner.steps, named, {**timings, **peak_memory_metrics()})
+    return metrics
+
+
+def progress_text(run: TrainingRun) -> str:
+    """Format the progress of a run."""
+    if run.supervised is not None:
+        return f"{run.supervised.steps} of {run.supervised.num_steps} supervised steps"
+    return f"{run.counters.updates} updates"
 
 
 def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None:
@@ -22,8 +99,6 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None
 
     profiler: of the laboratory, for --profile.
     """
-    from fctncalling.training.supervised_stage import learn_demonstrations  # --help needs no torch
-
     learn_demonstrations(run, progress)
     while True:
         if run.evaluation_is_due():
@@ -51,27 +126,29 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None
 
 def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
     """Write the report of a finished run: evaluation.json, curve.png, and a printed summary."""
-    from fctncalling.algorithms.run.evaluation import plot_curve, print_table, write_evaluation
+    from fctncalling.algorithms.run.evaluation import plot_curve, print_table
+    from fctncalling.algorithms.run.logs import write_json
 
     if not run.processes.is_first:
         return
     counters, config, folder = run.counters, run.config, run.log.folder
-    write_evaluation(
-        folder,
-        before=counters.before,
-        after=counters.latest,
-        seed=config.seed,
-        train_cpu_seconds=counters.train_cpu_seconds,
-        algorithm=config.algorithm_name,
-        updates=counters.updates,
-        episodes=counters.episodes,
-        invalid_episodes=counters.invalid_episodes,
-        env_steps=counters.env_steps,
-        sampled_tokens=counters.sampled_tokens,
-        wall_seconds=run.wall_seconds,
-        prompt_style=run_config.prompt_style,
-        **_supervised_figures(counters),
-    )
+    of_stage = ("base", "sft_steps", "sft_tokens", "sft_cpu_seconds") * bool(counters.sft_steps)
+    figures = {
+        "before": counters.before,
+        "after": counters.latest,
+        "seed": config.seed,
+        "train_cpu_seconds": counters.train_cpu_seconds,
+        "algorithm": config.algorithm_name,
+        "updates": counters.updates,
+        "episodes": counters.episodes,
+        "invalid_episodes": counters.invalid_episodes,
+        "env_steps": counters.env_steps,
+        "sampled_tokens": counters.sampled_tokens,
+        "wall_seconds": run.wall_seconds,
+        "prompt_style": run_config.prompt_style,
+        **{name: getattr(counters, name) for name in of_stage},
+    }
+    write_json(folder / "evaluation.json", figures)
     curve = plot_curve(folder)
     print_table(counters.before, counters.latest, counters.base, updates=counters.updates)
     print("\n" + "\n".join(_learned(counters, config)))
@@ -80,30 +157,12 @@ def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
         f"Results: {folder}\n"
         f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, checkpoints/"
     )
-    print(*_commands_to_look(folder, run_config), sep="\n")
-
-
-def _commands_to_look(folder: Path, run_config: RunConfig) -> list[str]:
-    """Return the commands that show a run, as the user's shell runs them."""
     name = shlex.quote(str(folder))
     flags = ["--tools", *run_config.tools.split(",")] if run_config.tools else []
     flags += ["--allow_task_tools"] * run_config.allow_task_tools
-    lines = [f"Look at it:\n  {' '.join([shell_command('view'), name, *map(shlex.quote, flags)])}"]
+    print(f"Look at it:\n  {' '.join([shell_command('view'), name, *map(shlex.quote, flags)])}")
     if any(folder.glob("events.out.tfevents*")):
-        lines.append(f"  {shell_python()} -m tensorboard.main --logdir {name}")
-    return lines
-
-
-def _supervised_figures(counters: Counters) -> dict[str, Any]:
-    """Return the entries of evaluation.json about the supervised stage, if there was one."""
-    if not counters.sft_steps:
-        return {}
-    return {
-        "base": counters.base,
-        "sft_steps": counters.sft_steps,
-        "sft_tokens": counters.sft_tokens,
-        "sft_cpu_seconds": counters.sft_cpu_seconds,
-    }
+        print(f"  {shell_python()} -m tensorboard.main --logdir {name}")
 
 
 def _learned(counters: Counters, config: TrainConfig) -> list[str]:

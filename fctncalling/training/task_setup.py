@@ -17,17 +17,13 @@ from fctncalling.data.types import Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import TEXT_HANDLERS, get_handler
 from fctncalling.envs.named_tools import tool_paths_of_tasks
-from fctncalling.envs.rewards import ClarifyReward, UserReward
+from fctncalling.envs.rewards import ClarifyReward
 from fctncalling.envs.task_set import TaskSet
-from fctncalling.envs.tool_text.env import JOBS, ToolTextEnv
+from fctncalling.envs.tool_text.env import JOBS
 from fctncalling.envs.tool_text.tasks import TaskList
 from fctncalling.envs.tool_text.tools import search_tool
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.tool_server import (
-    TIMEOUT_S,
-    server_isolation_notes,
-    with_mcp_scheme,
-)
+from fctncalling.envs.tools.box.tool_server import server_isolation_notes, with_mcp_scheme
 from fctncalling.envs.tools.box.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
 from fctncalling.envs.tools.python_executor import (
     ConfigError,
@@ -47,45 +43,26 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.rollout.task_sampler import CandidateTask
 
 
-def make_toolbox(
-    *,
-    enabled: bool,
-    num_executors: int | None,
-    config_path: str | None,
-    mcp: str | None = None,
-    mcp_timeout_s: float = TIMEOUT_S,
-) -> ToolBox | None:
-    """Make the ToolBox of a configuration file in OpenRLHF's form.
+def make_toolbox(run_config: RunConfig) -> ToolBox | None:
+    """Make the ToolBox of a run, which all its environments share; None without any tool.
 
-    Without a file the Python executor and the calculator; and the tools of the MCP servers of `mcp`
-    (an address a line). None without any.
-
-    All environments of a run share the box: its limits on calls at once hold for all of them
-    together. `num_executors`, where given, wins over the file's.
-
-    Raises SettingError naming the flag, and the file and key where it is the configuration's fault.
+    With --enable_tool_use those of a configuration file in OpenRLHF's form, without a file the
+    Python executor and the calculator; and the tools of the MCP servers. Limits on calls at once
+    hold for all environments together. Raises SettingError naming the flag, and the file and key
+    where it is the configuration's fault.
     """
-    if enabled:
-        config, tools = _configured_tools(num_executors, config_path, "enable_tool_use")
-        limits = {"num_processes": config.max_running}
+    tools, limits = list[Any](), dict[str, Any]()
+    if run_config.enable_tool_use:
+        config, tools = _configured_tools(run_config, "enable_tool_use")
+        limits["num_processes"] = config.max_running
         limits["max_calls"] = config.max_tools_per_generation or MAX_CALLS
-        return _box(tools, mcp, mcp_timeout_s, **limits)
-    for name, value in (("num_tool_executors", num_executors), ("tool_config_path", config_path)):
-        if value is not None:
-            raise SettingError(f"--{name}: has no effect without --enable_tool_use")
-    return _box([], mcp, mcp_timeout_s) if mcp else None
-
-
-def _box(tools: list[Any], mcp: str | None, mcp_timeout_s: float, **limits: Any) -> ToolBox:
-    """Make a box with the tools and the MCP servers.
-
-    SettingError for a server that cannot be had.
-    """
-    addresses = map(with_mcp_scheme, (mcp or "").splitlines())
-    try:
-        return ToolBox([*tools, *addresses], mcp_timeout_s=mcp_timeout_s, **limits)
-    except (ToolDefinitionError, MissingExtra) as error:
-        raise SettingError(f"--mcp: {error}") from error
+    else:
+        for name in ("num_tool_executors", "tool_config_path"):
+            if getattr(run_config, name) is not None:
+                raise SettingError(f"--{name}: has no effect without --enable_tool_use")
+    tools += map(with_mcp_scheme, (run_config.mcp or "").splitlines())
+    with _naming_flag("mcp", ToolDefinitionError, MissingExtra):
+        return ToolBox(tools, mcp_timeout_s=run_config.mcp_timeout_s, **limits) if tools else None
 
 
 @contextlib.contextmanager
@@ -97,51 +74,24 @@ def _naming_flag(flag: str, *errors: type[Exception]) -> Iterator[None]:
         raise SettingError(f"--{flag}: {error}") from error
 
 
-def make_inline_call_toolbox(
-    *, num_executors: int | None, config_path: str | None
-) -> tuple[ToolBox, int | None]:
-    """Make the ToolBox for inline calls; return it and the number of calls it allows.
-
-    They are the executor, the calculator and, where what ranks pages is installed, the local
-    search; those that a configuration file enables, where there is one. Raises SettingError naming
-    the flag.
-    """
-    needs = "env_name: its tools need the Python executor"
-    flag = "num_tool_executors"
-    config, tools = _configured_tools(num_executors, config_path, flag, needs)
-    if config_path is None:
-        with contextlib.suppress(MissingExtra):  # an extra: the other tools do without it
-            tools.append(search_tool())
-    return ToolBox(tools, num_processes=config.max_running), config.max_tools_per_generation
-
-
 def _configured_tools(
-    num_executors: int | None, config_path: str | None, flag: str, who: str = "enable_tool_use"
+    run_config: RunConfig, flag: str, needs: str = "enable_tool_use"
 ) -> tuple[ExecutorConfig, list[Any]]:
-    """Load a configuration and its tools; SettingError naming the flag."""
-    try:
-        config = ExecutorConfig() if config_path is None else load_config(config_path)
-        config = config.with_overrides(num_executors=num_executors)
-        return config, _tools(config, config_path)
-    except ConfigError as error:
-        raise SettingError(f"--{'tool_config_path' if config_path else flag}: {error}") from error
-    except SandboxUnavailable as error:
-        raise SettingError(f"--{who}: {error}") from error
-
-
-def _tools(config: ExecutorConfig, config_path: str | None) -> list[Any]:
-    tools: list[Any] = []
-    if config.enabled:
-        tools.append(python_tool(PythonExecutor(config)))
-    if config.calculator:
-        tools.append(calculator_tool())
-    if not tools:
-        where = "--enable_tool_use" if config_path is None else config_path
+    """Load a configuration and its tools; SettingError naming the flag, or what needs them."""
+    path = run_config.tool_config_path
+    flag = "tool_config_path" if path else flag
+    with _naming_flag(flag, ConfigError), _naming_flag(needs, SandboxUnavailable):
+        config = ExecutorConfig() if path is None else load_config(path)
+        config = config.with_overrides(num_executors=run_config.num_tool_executors)
+        tools: list[Any] = [python_tool(PythonExecutor(config))] if config.enabled else []
+        tools += [calculator_tool()] if config.calculator else []
+        if tools:
+            return config, tools
+        where = "--enable_tool_use" if path is None else path
         raise ConfigError(
             f"{where}: tools enables no tool; expected python_executor or calculator, or no tool "
             "use"
         )
-    return tools
 
 
 CLARIFY_JOB = "clarify"  # --env_name
@@ -184,15 +134,10 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
     """Make FunctionCallingEnvs on BFCL tasks that share one ToolBox."""
     from fctncalling.envs.function_calling import FunctionCallingEnv
 
-    tools = make_toolbox(
-        enabled=run_config.enable_tool_use,
-        num_executors=run_config.num_tool_executors,
-        config_path=run_config.tool_config_path,
-        mcp=run_config.mcp,
-        mcp_timeout_s=run_config.mcp_timeout_s,
-    )
+    tools = make_toolbox(run_config)
     user_classes = run_tool_classes(run_config)
-    reward = _reward(config, run_config)
+    is_clarify = config.env_name == CLARIFY_JOB
+    reward = ClarifyReward(run_config.question_cost) if is_clarify else load_reward(config.reward)
     with _naming_flag("user", ValueError):
         name = run_config.user
         user = None if name is None else user_by_name(name, seed=config.seed)
@@ -223,14 +168,6 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
     ids = [task.id for task in held_out]
     make_env = partial(make_env_over, tasks)
     return TaskSetup(make_env, _candidates(training), ids, make_env_over, training, held_out)
-
-
-def _reward(config: TrainConfig, run_config: RunConfig) -> str | UserReward:
-    """Return the reward of --reward, or that of clarify tasks."""
-    if config.env_name == CLARIFY_JOB:
-        return ClarifyReward(run_config.question_cost)
-    reward: str | UserReward = load_reward(config.reward)
-    return reward
 
 
 def _team_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
@@ -309,14 +246,8 @@ def check_tasks(
 ) -> None:
     """Raise TaskError for a task with a forbidden class or without truth."""
     tool_paths_of_tasks(tasks, path, allowed=run_config.allow_task_tools)
-    if ":" not in config.reward:  # a reward of one's own may need no ground truth
-        _check_ground_truths(tasks, path)
-
-
-def _check_ground_truths(tasks: Sequence[Task], path: str) -> None:
-    """Raise TaskError for a task without ground truth, naming file and task."""
     without = [t for t in tasks if t.ground_truth is None and t.category not in WITHOUT_ANSWER]
-    if without:
+    if without and ":" not in config.reward:  # a reward of one's own may need no ground truth
         raise TaskError(
             f"{path}: {without[0].id}: {len(without)} of {len(tasks)} tasks have no ground truth, "
             'so nothing could earn a reward: expected a field "ground_truth" in each entry, or '
@@ -329,11 +260,20 @@ def _tool_text_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
     """Make ToolTextEnvs with tools in mid-generation that share one ToolBox."""
     from fctncalling.algorithms.rollout.task_sampler import CandidateTask
 
-    preset = JOBS[config.env_name]
-    keywords: dict[str, Any] = {"max_turns": min(MAX_TURNS, config.max_steps_per_turn)}
-    keywords |= _inline_handler(config, run_config) | _inline_tools(config, run_config)
-    if run_config.prompt_path is not None:
-        keywords["prompt"] = _read_prompt(run_config.prompt_path)
+    keywords = dict[str, Any]()
+    if run_config.handler in TEXT_HANDLERS:
+        keywords["handler"] = run_config.handler
+    elif run_config.handler != "auto":
+        raise SettingError(
+            f'--handler: got "{run_config.handler}", expected one of '
+            f"{', '.join(TEXT_HANDLERS)} with --env_name {config.env_name}"
+        )
+    if (path := run_config.prompt_path) is not None:
+        try:
+            keywords["prompt"] = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingError(f"--prompt_path {path}: cannot be read ({error})") from None
+    keywords |= _inline_tools(config, run_config)
     candidates = [
         CandidateTask(f"train_{number}", config.env_name) for number in range(GENERATED_TASKS)
     ]
@@ -348,41 +288,27 @@ def _tool_text_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
         raise SettingError(
             "--env_name tool_text: needs --dataset_path, JSON Lines of questions and answers"
         )
-
-    def make_env() -> ToolTextEnv:
-        return preset(**keywords)
-
-    return TaskSetup(make_env, candidates, held_out_ids)
-
-
-def _inline_handler(config: TrainConfig, run_config: RunConfig) -> dict[str, Any]:
-    """Return the keyword argument of --handler, {} for the preset's syntax."""
-    if run_config.handler == "auto":
-        return {}
-    if run_config.handler not in TEXT_HANDLERS:
-        raise SettingError(
-            f'--handler: got "{run_config.handler}", expected one of '
-            f"{', '.join(TEXT_HANDLERS)} with --env_name {config.env_name}"
-        )
-    return {"handler": run_config.handler}
+    return TaskSetup(partial(JOBS[config.env_name], **keywords), candidates, held_out_ids)
 
 
 def _inline_tools(config: TrainConfig, run_config: RunConfig) -> dict[str, Any]:
-    """Return the tools, and the number of calls per answer if the configuration limits it."""
-    configured = (
-        run_config.enable_tool_use or run_config.tool_config_path or run_config.num_tool_executors
-    )
-    if config.env_name == "calculator" and not configured:
-        return {}
-    box, max_calls = make_inline_call_toolbox(
-        num_executors=run_config.num_tool_executors, config_path=run_config.tool_config_path
-    )
-    tools: dict[str, Any] = {"tools": box}
-    return tools if max_calls is None else {**tools, "max_turns": max_calls}
+    """Return keywords for the tools of inline calls, and the number of calls that is allowed.
 
-
-def _read_prompt(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"--prompt_path {path}: cannot be read ({error})") from None
+    Tools are the executor, the calculator and, where what ranks pages is installed, the local
+    search; those that a configuration file enables, where there is one. Raises SettingError naming
+    the flag.
+    """
+    keywords: dict[str, Any] = {"max_turns": min(MAX_TURNS, config.max_steps_per_turn)}
+    path = run_config.tool_config_path
+    is_configured = run_config.enable_tool_use or path or run_config.num_tool_executors
+    if config.env_name == "calculator" and not is_configured:
+        return keywords
+    needs = "env_name: its tools need the Python executor"
+    executor, tools = _configured_tools(run_config, "num_tool_executors", needs)
+    if path is None:
+        with contextlib.suppress(MissingExtra):  # an extra: the other tools do without it
+            tools.append(search_tool())
+    keywords["tools"] = ToolBox(tools, num_processes=executor.max_running)
+    if executor.max_tools_per_generation is not None:
+        keywords["max_turns"] = executor.max_tools_per_generation
+    return keywords

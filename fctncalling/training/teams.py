@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.data.types import Task
 from fctncalling.envs.team import TeamEnv
-from fctncalling.envs.teams import Team, TeamError, load_team
+from fctncalling.envs.teams import TeamError, load_team
 from fctncalling.envs.teams.parcels import parcel_tasks
 from fctncalling.training.run_config import RunConfig
 
@@ -42,12 +42,6 @@ def team_roles(
             'attribute roles, a list of what its info["role"] will be'
         )
     names = tuple(str(role) for role in roles)
-    _check_names(names, flag)
-    _check_frozen(config.frozen_role_names, names)
-    return names
-
-
-def _check_names(names: Sequence[str], flag: str) -> None:
     for name in names:
         if not _NAME.fullmatch(name):
             raise SettingError(
@@ -56,14 +50,15 @@ def _check_names(names: Sequence[str], flag: str) -> None:
             )
     if len({name.lower() for name in names}) < len(names):
         raise SettingError(f"{flag}: roles {', '.join(names)}: two of them have one name")
+    _check_frozen(config, names, "environment")
+    return names
 
 
-def _check_frozen(frozen: Sequence[str], names: Sequence[str]) -> None:
-    for name in frozen:
+def _check_frozen(config: TrainConfig, names: Collection[str], owner: str) -> None:
+    for name in config.frozen_role_names:
         if name not in names:
             raise SettingError(
-                f'--frozen_roles: got "{name}", expected roles of the environment: '
-                f"{', '.join(names)}"
+                f'--frozen_roles: got "{name}", expected roles of the {owner}: {", ".join(names)}'
             )
 
 
@@ -84,36 +79,23 @@ def team_env_maker(
 ) -> Callable[[], TeamEnv]:
     """Return a function that makes team environments; SettingError if the team does not fit."""
     default = "parcels" if config.dataset_path is None else "planner_caller"
-    team = _team(run_config.team or default, tasks, config)
-
-    def make_env() -> TeamEnv:
-        return TeamEnv(
-            team=team,
-            tasks=tasks,
-            handler=run_config.handler,
-            strict=True,
-            max_steps_per_turn=config.max_steps_per_turn,
-            allow_task_tools=run_config.allow_task_tools,
-            corrective_feedback=run_config.corrective_feedback,
-            prompt_style=run_config.prompt_style,
-        )
-
-    return make_env
-
-
-def _team(source: str, tasks: Sequence[Task], config: TrainConfig) -> Team:
-    """Load the team and check it against tasks and flags."""
     try:
-        team = load_team(source)
+        team = load_team(run_config.team or default)
         team.check_tasks(
             {doc.name for task in tasks for doc in task.functions},
             {name for task in tasks for name in task.extra.get("knowledge", ())},
         )
     except TeamError as error:
         raise SettingError(f"--team: {error}") from error
-    for name in config.frozen_role_names:
-        if name not in team.roles:
-            raise SettingError(
-                f'--frozen_roles: got "{name}", expected roles of the team: {", ".join(team.roles)}'
-            )
-    return team
+    _check_frozen(config, team.roles, "team")
+    # read when an environment is made: --handler auto is resolved by then
+    return lambda: TeamEnv(
+        team=team,
+        tasks=tasks,
+        handler=run_config.handler,
+        strict=True,
+        max_steps_per_turn=config.max_steps_per_turn,
+        allow_task_tools=run_config.allow_task_tools,
+        corrective_feedback=run_config.corrective_feedback,
+        prompt_style=run_config.prompt_style,
+    )

@@ -91,7 +91,13 @@ class Trainer:
         from fctncalling.training.run_loop import run_loop, write_run_report
 
         if self._model is not None:
-            _write(*self._model, Path(str(self.config.model_name_or_path)))
+            if os.environ.get("WORLD_SIZE", "1") != "1":
+                raise SettingError(
+                    "model: of several processes each would write it; save it and give the "
+                    "folder's name"
+                )
+            for part in self._model:
+                part.save_pretrained(Path(str(self.config.model_name_or_path)))
         run = prepare_run(self.config, self.run_config, self._task_setup)
         progress = Progress(
             self.config.num_updates, run.counters.updates, shown=run.processes.is_first
@@ -148,13 +154,3 @@ def _task_setup(
     if not training or not chosen:
         raise SettingError("task_ids, held_out_ids: got an empty list, expected at least one id")
     return TaskSetup(make_env, [CandidateTask(task_id) for task_id in training], chosen)
-
-
-def _write(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Save model and tokenizer as a transformers folder."""
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise SettingError(
-            "model: of several processes each would write it; save it and give the folder's name"
-        )
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)

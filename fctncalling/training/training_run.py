@@ -22,12 +22,10 @@ from fctncalling.algorithms.learning_signal import (
     learnable_episodes,
     no_signal_warning,
 )
-from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.nan_guard import check_weights
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import (
-    TokenDiagnostics,
     learning_rates,
     make_optimisers,
     set_learning_rates,
@@ -200,12 +198,26 @@ class TrainingRun:
             usable = groups_with_signal(usable, self.config)
         rates = learning_rates(self.config, self.counters.updates)
         trace = self.update_log.make_diagnostics(self.counters.updates + 1)
-        metrics |= self._update(usable, rates, trace) if usable else {}
+        if usable:
+            set_learning_rates(self.optimisers, rates)
+            fits_apart = self.config.critic_window_updates > 0
+            metrics |= update(
+                self.policy,
+                self.optimisers,
+                usable,
+                replace(self.config, value_coef=0.0) if fits_apart else self.config,
+                self._generator(SeedStream.MINIBATCHES),
+                self.processes,
+                trace=trace,
+                source=self.values,
+            )
         if self.config.critic_window_updates and collected:
             self._window.append(self._critic_samples(collected))
             generator = self._generator(SeedStream.CRITIC_FIT)
             metrics |= fit_critic(self.policy.value_head, self._window, self.config, generator)
-        metrics |= self._curriculum_stage()
+        if (stage := self.sampler.curriculum_stage(self.counters.updates)) is not None:
+            self._notices.log_new_stage(self.counters.updates, *stage)
+            metrics["charts/curriculum_stage"] = float(stage[0])
         metrics.setdefault("update/policy_skipped", 1.0)
         skipped = bool(metrics["update/policy_skipped"])
         self._notices.warn_no_signal(self.counters.updates, episodes, skipped=skipped)
@@ -233,37 +245,6 @@ class TrainingRun:
             trace=trace,
         )
         return metrics
-
-    def _curriculum_stage(self) -> Metrics:
-        """Return the curriculum's stage (from 1) as a metric, if there is a curriculum."""
-        stage = self.sampler.curriculum_stage(self.counters.updates)
-        if stage is None:
-            return {}
-        self._notices.log_new_stage(self.counters.updates, *stage)
-        return {"charts/curriculum_stage": float(stage[0])}
-
-    def _update(
-        self,
-        usable: Sequence[EpisodeRecord],
-        rates: tuple[float, float],
-        trace: TokenDiagnostics | None,
-    ) -> Metrics:
-        """Take the gradient steps of one update, at learning rates (policy, critic)."""
-        set_learning_rates(self.optimisers, rates)
-        config = self.config
-        if config.critic_window_updates:
-            config = replace(config, value_coef=0.0)
-        generator = self._generator(SeedStream.MINIBATCHES)
-        return update(
-            self.policy,
-            self.optimisers,
-            usable,
-            config,
-            generator,
-            self.processes,
-            trace=trace,
-            source=self.values,
-        )
 
     def _generator(self, stream: SeedStream) -> torch.Generator:
         """Return the random generator of a stream, seeded by (seed, update)."""

@@ -16,9 +16,8 @@ from fctncalling.algorithms.run.evaluation import (
     curve_title,
     plot_curve,
     print_table,
-    write_evaluation,
 )
-from fctncalling.algorithms.run.logs import RunLog
+from fctncalling.algorithms.run.logs import RunLog, write_json
 from fctncalling.lab.viewer.headline import headline
 from fctncalling.lab.viewer.run_files import LoadedRun
 
@@ -77,22 +76,8 @@ def test_without_verdicts_the_mean_return_stands_beside_success(
     assert not any("return" in name for name in sides[1].as_json() | sides[1].metrics())
 
 
-def test_evaluation_json_holds_before_and_after(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_has_rates_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
     rates = EVALUATION.as_json()
-    path = write_evaluation(
-        tmp_path, before=rates, after=rates, seed=3, train_cpu_seconds=1.5, updates=2
-    )
-    written = json.loads(path.read_text())
-    assert path.name == "evaluation.json"
-    assert written == {
-        "before": rates,
-        "after": rates,
-        "seed": 3,
-        "train_cpu_seconds": 1.5,
-        "updates": 2,
-    }
     print_table(rates, rates)
     shown = capsys.readouterr().out
     assert "37.5 ->  37.5" in shown
@@ -150,9 +135,7 @@ def test_without_updates_a_report_goes_from_the_base_to_the_supervised_model(
     assert "base -> after SFT" in table
     assert "RL" not in table
     assert "6.2 ->  43.8 " in table
-    write_evaluation(
-        tmp_path, before=taught, after=taught, base=base, seed=1, train_cpu_seconds=0.0
-    )
+    write_json(tmp_path / "evaluation.json", {"before": taught, "after": taught, "base": base})
     assert base_metrics(tmp_path)["eval/greedy_success_rate"] == 0.0625
     evaluation = json.loads((tmp_path / "evaluation.json").read_text("utf-8"))
     run = cast("LoadedRun", SimpleNamespace(evaluation=evaluation, metrics=[]))

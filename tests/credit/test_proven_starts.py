@@ -33,8 +33,8 @@ from fctncalling.evaluation.scripted_policies import DONE, message_end
 from fctncalling.training.demonstrations import GroundTruthPolicy
 from fctncalling.training.load_policy import load_policy
 from fctncalling.training.proven_starts import ProvenStarts, StartedEnv
+from fctncalling.training.rollouts.ray_rollout import RolloutWorker
 from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
-from fctncalling.training.rollouts.worker_pool import RolloutWorker
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import TaskSetup, make_task_setup
 

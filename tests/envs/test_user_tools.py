@@ -27,6 +27,7 @@ from fctncalling.envs.tools.box.toolbox import (
 )
 from fctncalling.envs.tools.python_executor import PythonExecutor
 from fctncalling.envs.user_tools import UserTools
+from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import make_toolbox
 
 
@@ -214,7 +215,7 @@ def test_the_configuration_decides_what_is_offered_and_how_many_calls_are_run(
             {"tools": [{"name": "calculator"}], "execution": {"max_tools_per_generation": 1}}
         )
     )
-    box = make_toolbox(enabled=True, num_executors=None, config_path=str(path))
+    box = make_toolbox(RunConfig(enable_tool_use=True, tool_config_path=str(path)))
     env = FunctionCallingEnv(tasks=[shop_task([], involved_classes=())], tools=box)
     assert names(env.reset(seed=0)[1])[-1:] == ["calculator"]
     *_, info = env.step("[calculator(expression='1+1'), calculator(expression='2+2')]")

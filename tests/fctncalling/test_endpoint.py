@@ -29,9 +29,9 @@ from fctncalling.evaluation.agents.agent import AgentSetupError, AgentUnavailabl
 from fctncalling.evaluation.agents.endpoint import (
     EndpointAgent,
     EndpointSettings,
+    Redactor,
     is_context_overflow,
 )
-from fctncalling.evaluation.agents.redaction import Redactor
 from fctncalling.lab.own_api import sender
 from fctncalling.lab.viewer import load_run, page_data
 

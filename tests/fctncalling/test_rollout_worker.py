@@ -15,14 +15,13 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.policy.weight_sync import load_policy_state, policy_state
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.training.load_policy import load_policy
-from fctncalling.training.rollouts.ray_rollout import connect_ray
+from fctncalling.training.rollouts.ray_rollout import RolloutWorker, connect_ray
 from fctncalling.training.rollouts.rollout_backends import (
     LocalRollout,
     RolloutRound,
     merge_shares,
     round_shares,
 )
-from fctncalling.training.rollouts.worker_pool import RolloutWorker
 from fctncalling.training.run_config import RunConfig
 
 

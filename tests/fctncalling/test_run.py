@@ -568,7 +568,7 @@ def test_a_local_model_has_one_thread_unless_more_are_asked_for() -> None:
 def test_a_local_model_computes_in_the_precision_asked_for() -> None:
     ids, hidden = torch.tensor([[5, 6, 7]]), {}
     for name in ("auto", "float32", "bfloat16"):
-        model = LocalModel(LocalSettings(str(embedded_path("model")), compute_dtype=name))._actor()
+        model = LocalModel(LocalSettings(str(embedded_path("model")), compute_dtype=name))._engine
         with torch.no_grad():
             hidden[name] = model.model(ids).logits
     assert all(each.dtype == torch.float32 for each in hidden.values())

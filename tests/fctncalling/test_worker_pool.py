@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fctncalling.algorithms.generation.engine_api import RolloutError
-from fctncalling.training.rollouts.worker_pool import WorkerLost, WorkerPool
+from fctncalling.training.rollouts.ray_rollout import WorkerLost, WorkerPool
 
 Fate = Callable[[int, Any, int], str]
 """(number of the worker as hired, share or None where it starts, how often that was tried) -> "",

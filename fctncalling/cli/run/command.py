@@ -22,7 +22,7 @@ import argparse
 import difflib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -119,16 +119,7 @@ def expand_categories(names: list[str]) -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the subcommand `run` to a parser."""
-    _add_basic(parser.add_argument_group("basic"))
-    _add_tasks(parser.add_argument_group("which tasks are played"))
-    sampling = parser.add_argument_group("how the agent is asked")
-    _add_sampling(sampling)
-    _add_limits(sampling)
-    _add_local(parser.add_argument_group("hf: a model in a folder"))
-    _add_endpoint(parser.add_argument_group("openai: a model behind an endpoint"))
-
-
-def _add_basic(group: argparse._ArgumentGroup) -> None:
+    group = parser.add_argument_group("basic")
     add = partial(add_flag, group)
     agents = "oracle, noop, random, hf:FOLDER or openai:MODEL"
     answers = "where answers go, one line an episode: .jsonl"
@@ -140,8 +131,7 @@ def _add_basic(group: argparse._ArgumentGroup) -> None:
     add("--concurrency", int, "N", "episodes that run side by side; default: %(default)s", 4)
     add_switch(group, "--json", "print JSON instead of a table")
 
-
-def _add_tasks(group: argparse._ArgumentGroup) -> None:
+    group = parser.add_argument_group("which tasks are played")
     add = partial(add_flag, group)
     names = f"categories, or groups of them: {', '.join(GROUPS)}; default: all"
     add("--category", str, "NAME", names, ["all"], nargs="+")
@@ -151,58 +141,19 @@ def _add_tasks(group: argparse._ArgumentGroup) -> None:
     add("--user", str, "NAME", user + "tasks made for questions, else the task's script")
     add_tool_arguments(group)
     add_mcp_arguments(group)
+    _add_sampling(partial(add_flag, parser.add_argument_group("how the agent is asked")))
 
-
-def _add_sampling(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--form",
-        choices=tuple(CONVERSATIONS),
-        help="prompting: functions in the system message, calls in the text; tool_call: the "
-        "endpoint's own tool calls; tools_text: schemas to the endpoint, calls read from its text. "
-        "Default: prompting (hf: as its chat template can)",
-    )
-    group.add_argument(
-        "--prompt_style",
-        choices=tuple(PROMPT_STYLES),
-        default="bfcl",
-        help="functions in the system message as BFCL's JSON, or compact: as signatures, in a "
-        "fifth to a half of the tokens; default: %(default)s",
-    )
-    add = partial(add_flag, group)
-    kwargs = 'arguments of the chat template, such as {"enable_thinking": false}'
-    add("--chat_template_kwargs", str, "JSON", kwargs)
-    add("--temperature", float, "T", "of sampling; 0 is greedy; default: %(default)s", 0.0)
-    samples = "play each task K times and tell pass@k and pass^k; default: %(default)s"
-    add("--num_samples", int, "K", samples, 1)
-    add("--seed", int, "N", "of random choices and of sampling; default: %(default)s", 0)
-
-
-def _add_limits(group: argparse._ArgumentGroup) -> None:
-    add = partial(add_flag, group)
-    longest = "longest message, in tokens; default: the endpoint's own; hf: 256"
-    steps = "steps after which a turn fails its task, as BFCL counts; default: %(default)s"
-    invalid = "invalid episodes in a row after which the run ends; default: %(default)s"
-    add("--max_new_tokens", int, "N", longest)
-    add("--max_steps_per_turn", int, "N", steps, 20)
-    add("--max_invalid", int, "N", invalid, 20)
-
-
-def _add_local(group: argparse._ArgumentGroup) -> None:
-    add = partial(add_flag, group)
+    add = partial(add_flag, parser.add_argument_group("hf: a model in a folder"))
     add("--chat_template", str, "FILE", "in place of the folder's own")
     add("--max_episode_tokens", int, "N", "longest episode, in tokens; default: %(default)s", 4096)
-    devices = ("auto", "cpu", "cuda", "mps")
-    where = "where tensors live; default: %(default)s"
-    group.add_argument("--device", default="auto", choices=devices, help=where)
-    dtypes = ("auto", "float32", "bfloat16")
+    devices, dtypes = ("auto", "cpu", "cuda", "mps"), ("auto", "float32", "bfloat16")
+    add("--device", str, None, "where tensors live; default: %(default)s", "auto", choices=devices)
     passes = "precision of passes; auto: that of the weights; default: %(default)s"
-    group.add_argument("--compute_dtype", default="auto", choices=dtypes, help=passes)
+    add("--compute_dtype", str, None, passes, "auto", choices=dtypes)
     threads = "CPU threads of one operation; more help large models only; default: %(default)s"
     add("--torch_threads", int, "N", threads, 1)
 
-
-def _add_endpoint(group: argparse._ArgumentGroup) -> None:
-    add = partial(add_flag, group)
+    add = partial(add_flag, parser.add_argument_group("openai: a model behind an endpoint"))
     url = "the endpoint's address, such as http://localhost:8000/v1; default: OPENAI_BASE_URL"
     key = "environment variable that holds the key; default: %(default)s"
     whole = "of one request, to its last byte; default: %(default)s"
@@ -212,6 +163,32 @@ def _add_endpoint(group: argparse._ArgumentGroup) -> None:
     add("--timeout_s", float, "SECONDS", whole, 120.0)
     add("--retries", int, "N", "repetitions of a request that failed; default: %(default)s", 5)
     add("--retry_wait_s", float, "SECONDS", wait, 1.0)
+
+
+def _add_sampling(add: Callable[..., None]) -> None:
+    form = (
+        "prompting: functions in the system message, calls in the text; tool_call: the "
+        "endpoint's own tool calls; tools_text: schemas to the endpoint, calls read from its text. "
+        "Default: prompting (hf: as its chat template can)"
+    )
+    style = (
+        "functions in the system message as BFCL's JSON, or compact: as signatures, in a "
+        "fifth to a half of the tokens; default: %(default)s"
+    )
+    kwargs = 'arguments of the chat template, such as {"enable_thinking": false}'
+    samples = "play each task K times and tell pass@k and pass^k; default: %(default)s"
+    longest = "longest message, in tokens; default: the endpoint's own; hf: 256"
+    steps = "steps after which a turn fails its task, as BFCL counts; default: %(default)s"
+    invalid = "invalid episodes in a row after which the run ends; default: %(default)s"
+    add("--form", str, None, form, choices=tuple(CONVERSATIONS))
+    add("--prompt_style", str, None, style, "bfcl", choices=tuple(PROMPT_STYLES))
+    add("--chat_template_kwargs", str, "JSON", kwargs)
+    add("--temperature", float, "T", "of sampling; 0 is greedy; default: %(default)s", 0.0)
+    add("--num_samples", int, "K", samples, 1)
+    add("--seed", int, "N", "of random choices and of sampling; default: %(default)s", 0)
+    add("--max_new_tokens", int, "N", longest)
+    add("--max_steps_per_turn", int, "N", steps, 20)
+    add("--max_invalid", int, "N", invalid, 20)
 
 
 def run(args: argparse.Namespace) -> int:

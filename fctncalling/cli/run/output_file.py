@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Self
 
-from fctncalling.algorithms.run.run_lock import FileLock, RunLockedError, lock_for_file
+from fctncalling.algorithms.run.run_lock import RunLockedError, lock_for_file
 from fctncalling.cli.shared.jsonl_records import InputError, Record, read_records, write_records
 from fctncalling.cli.shared.task_finder import category_folder, result_folder_name
 from fctncalling.data.categories import category_kind
@@ -63,13 +63,6 @@ def require_new_output(path: Path, *, resume: bool) -> None:
         )
 
 
-def _locked(path: Path) -> FileLock:
-    try:
-        return lock_for_file(path)
-    except RunLockedError as error:
-        raise InputError(str(error)) from None
-
-
 class OutputFile:
     """Output file of a run, append-only.
 
@@ -88,7 +81,10 @@ class OutputFile:
         self.reason = ""  # of the first invalid episode of this run
         require_new_output(path, resume=resume)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = None if is_stream(path) else _locked(path)
+        try:
+            self._lock = None if is_stream(path) else lock_for_file(path)
+        except RunLockedError as error:
+            raise InputError(str(error)) from None
         try:
             if self._lock is not None and path.exists():
                 # another process may have written it meanwhile
@@ -183,9 +179,11 @@ def write_result_tree(output: Path, result_dir: Path, model: str) -> None:
         raise InputError(f"--result_dir {result_dir}: is a file: name a folder")
     by_category: dict[str, list[Record]] = {}
     for line in read_records(output):
-        category = by_category.setdefault(line.record["category"], [])
-        if not line.record.get("invalid"):
-            category.append(_entry(line.record))
+        record = line.record
+        category = by_category.setdefault(record["category"], [])
+        if not record.get("invalid"):
+            more = {key: record[key] for key in ("latency", "dataset_path") if key in record}
+            category.append({"id": record["id"], "result": _result(record), **more})
     for name, entries in by_category.items():
         path = (
             result_dir
@@ -194,12 +192,6 @@ def write_result_tree(output: Path, result_dir: Path, model: str) -> None:
             / f"BFCL_v4_{name}_result.json"
         )
         write_records(path, sorted(entries, key=_order))
-
-
-def _entry(line: Record) -> Record:
-    named = ("latency", "dataset_path")
-    more: Record = {key: line[key] for key in named if key in line}
-    return {"id": line["id"], "result": _result(line), **more}
 
 
 def _result(line: Record) -> Any:

@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.task_finder import (
@@ -22,20 +21,10 @@ from fctncalling.data.types import Task
 from fctncalling.envs.conversations import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.evaluation.agents.local_model import user_by_name
+from fctncalling.evaluation.agents.local_model import PlannedTask, user_by_name
 
 IsDone = Callable[[str, str, int], bool]
 """(category, task id, number of the sample) -> whether the output holds the episode already."""
-
-
-class PlannedTask(NamedTuple):
-    """Planned task: one episode to play, with its task as the agent gets it."""
-
-    category: str  # under which its answer is scored
-    task: Task
-    handler: str
-    sample: int = 0  # which of the --num_samples of its task
-    dataset_path: str = ""  # the path of --dataset_path that it is from
 
 
 class RunTasks:
@@ -115,23 +104,17 @@ class RunTasks:
         for path in self._args.dataset_path or [official_data_folder()]:
             if self._args.dataset_path and not path.is_dir():
                 tasks = iter_tasks(path, self_documented=own)
-                yield None, path, filter(self._is_wanted, tasks)
+                wanted = None if "all" in self._args.category else self._categories
+                yield None, path, (t for t in tasks if wanted is None or t.category in wanted)
                 continue
-            for name in self._categories_of(path):
+            # those named, and of groups those that are here
+            here = [
+                name
+                for name in self._categories
+                if name in self._args.category or category_file(path, name) is not None
+            ]
+            for name in here or self._categories[:1]:  # which is told as missing
                 yield name, path, iter_category_tasks(path, name, own)
-
-    def _is_wanted(self, task: Task) -> bool:
-        """Return whether a task of a file is of the wanted categories."""
-        return "all" in self._args.category or task.category in self._categories
-
-    def _categories_of(self, folder: Path) -> list[str]:
-        """Return the wanted categories: those named, and of the groups those that are here."""
-        here = [
-            name
-            for name in self._categories
-            if name in self._args.category or category_file(folder, name) is not None
-        ]
-        return here or self._categories[:1]  # which is told as missing
 
     def _can_play(self, name: str | None, task: Task) -> bool:
         """Return whether a category's tools work (`name`: in a folder).

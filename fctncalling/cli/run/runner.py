@@ -7,7 +7,7 @@ import difflib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import groupby, islice
 from queue import Empty, SimpleQueue
@@ -15,16 +15,14 @@ from typing import Any, Generic, TypeVar
 
 from fctncalling.algorithms.config.template_kwargs import parse_template_kwargs
 from fctncalling.cli.run.output_file import OutputFile, require_new_output
-from fctncalling.cli.run.planned_tasks import PlannedTask, RunTasks
+from fctncalling.cli.run.planned_tasks import RunTasks
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.data.paths import is_stream
-from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.agents.agent import (
     SCRIPTED,
-    Agent,
     AgentSetupError,
     PlayedEpisode,
     ScriptedAgent,
@@ -34,6 +32,7 @@ from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettin
 from fctncalling.evaluation.agents.local_model import (
     LocalModel,
     LocalSettings,
+    PlannedTask,
     require_model_folder,
 )
 from fctncalling.evaluation.episode_log import (
@@ -114,63 +113,10 @@ INFERENCE_ERROR = "Error during inference: "
 """How BFCL begins the answer of a dialogue that broke off."""
 
 
-def result_line(
-    item: PlannedTask,
-    played: PlayedEpisode,
-    form: str,
-    more: Mapping[str, Any],
-    tools: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the result line of a played episode, for the output.
-
-    `more` fields precede the answer.
-    """
-    steps, episode = played.episode.steps, played.episode
-    line = {"category": item.category, "id": item.task.id, "handler": item.handler, **more}
-    line |= {"dataset_path": item.dataset_path} if item.dataset_path else {}
-    line["ground_truth"] = item.task.ground_truth
-    if episode.invalid:
-        return {**line, "response": None, **episode_json(played)}
-    response = episode_response(item.task, steps)
-    if played.failure:
-        response = f"{INFERENCE_ERROR}{played.failure}"
-    elif form != "prompting" and item.handler != "tool_calls":  # the model's own form
-        calls = {step.text: tuple(step.calls) for step in steps}
-        response = as_tool_calls(response, calls)
-    verdict = episode.verdict
-    if verdict is None:  # cut by a budget: what there is, is judged as `score` will judge it
-        judged_form = "prompting" if form == "prompting" else "tool_call"
-        verdict = judge(item.task, response, judged_form, extra_tools=dict(tools))
-    verdicts = verdict_fields(item.task, steps, verdict)
-    if played.failure:
-        verdicts |= failed_fields(item.task, verdict, played.failure)
-    verdicts["verdict"] = dataclass_to_json(episode.verdict) if episode.verdict else None
-    return {**line, "response": response, **verdicts, **episode_json(played)}
-
-
-def failed_fields(task: Task, verdict: Verdict, failure: str) -> dict[str, Any]:
-    """Return the fields of a failed episode for the output.
-
-    BFCL judges the error text as the answer: a failure everywhere but where no call is expected.
-    The strict verdict fails it there, too.
-    """
-    fields = {"strict_valid": False, "strict_error_type": failure, "progress": 0.0}
-    return fields if verdict.valid else {**fields, "error_type": failure}
-
-
 _AT_LEAST = {
-    "limit": 1,
-    "num_samples": 1,
-    "concurrency": 1,
-    "max_steps_per_turn": 1,
-    "temperature": 0,
-    "max_new_tokens": 1,
-    "max_episode_tokens": 1,
-    "torch_threads": 1,
-    "timeout_s": 0,
-    "retries": 0,
-    "retry_wait_s": 0,
-    "max_invalid": 1,
+    **dict.fromkeys(("limit", "num_samples", "concurrency", "max_steps_per_turn"), 1),
+    **dict.fromkeys(("max_new_tokens", "max_episode_tokens", "torch_threads", "max_invalid"), 1),
+    **dict.fromkeys(("temperature", "timeout_s", "retries", "retry_wait_s"), 0),
 }
 """Name of a setting -> its least value; None, where it may be left out, is none."""
 
@@ -278,11 +224,33 @@ class Runner:
     def _line(
         self, item: PlannedTask, played: PlayedEpisode, more: dict[str, Any]
     ) -> dict[str, Any]:
-        if self._args.num_samples > 1:
-            more = {"sample": item.sample, **more}
-        return result_line(
-            item, played, self.form, more, self._tools.classes_for((item.task,), "tasks")
-        )
+        """Return the line of a played episode, for the output; `more` precedes the answer."""
+        steps, episode = played.episode.steps, played.episode
+        line = {"category": item.category, "id": item.task.id, "handler": item.handler}
+        line |= ({"sample": item.sample} if self._args.num_samples > 1 else {}) | more
+        line |= {"dataset_path": item.dataset_path} if item.dataset_path else {}
+        line["ground_truth"] = item.task.ground_truth
+        if episode.invalid:
+            return {**line, "response": None, **episode_json(played)}
+        response = episode_response(item.task, steps)
+        if played.failure:
+            response = f"{INFERENCE_ERROR}{played.failure}"
+        elif self.form != "prompting" and item.handler != "tool_calls":  # the model's own form
+            calls = {step.text: tuple(step.calls) for step in steps}
+            response = as_tool_calls(response, calls)
+        verdict = episode.verdict
+        if verdict is None:  # cut by a budget: what there is, is judged as `score` will judge it
+            judged_form = "prompting" if self.form == "prompting" else "tool_call"
+            classes = self._tools.classes_for((item.task,), "tasks")
+            verdict = judge(item.task, response, judged_form, extra_tools=dict(classes))
+        verdicts = verdict_fields(item.task, steps, verdict)
+        if played.failure:
+            # BFCL judges the error text as the answer: a failure everywhere but where no call is
+            # expected. The strict verdict fails it there, too.
+            failed = {"strict_valid": False, "strict_error_type": played.failure, "progress": 0.0}
+            verdicts |= failed if verdict.valid else {**failed, "error_type": played.failure}
+        verdicts["verdict"] = dataclass_to_json(episode.verdict) if episode.verdict else None
+        return {**line, "response": response, **verdicts, **episode_json(played)}
 
 
 class _Interruptible:
@@ -317,7 +285,11 @@ def _require_sound(args: argparse.Namespace, categories: list[str]) -> None:
     if args.chat_template_kwargs is not None and scripted:
         raise InputError(f"--chat_template_kwargs: is for models, and {kind} is a script")
     if not scripted and (kind not in ("hf", "openai") or not name):
-        raise AgentSetupError(_no_agent(args.agent, kind))
+        known = (*SCRIPTED, "hf:FOLDER", "openai:MODEL")
+        near = difflib.get_close_matches(kind, [each.partition(":")[0] for each in known], n=1)
+        hint = f"; is {near[0]} meant?" if near else ""
+        fault = f'no agent is called "{args.agent}": expected one of {", ".join(known)}{hint}'
+        raise AgentSetupError(f"--agent: {fault}")
     if kind == "hf":
         require_model_folder(name)
     if scripted and args.form == "tools_text":
@@ -335,14 +307,7 @@ def _require_sound(args: argparse.Namespace, categories: list[str]) -> None:
         )
 
 
-def _no_agent(given: str, kind: str) -> str:
-    known = (*SCRIPTED, "hf:FOLDER", "openai:MODEL")
-    near = difflib.get_close_matches(kind, [each.partition(":")[0] for each in known], n=1)
-    hint = f"; is {near[0]} meant?" if near else ""
-    return f'--agent: no agent is called "{given}": expected one of {", ".join(known)}{hint}'
-
-
-def _agent(args: argparse.Namespace, kind: str, name: str) -> Agent:
+def _agent(args: argparse.Namespace, kind: str, name: str) -> ScriptedAgent | EndpointAgent:
     if kind in SCRIPTED:
         return ScriptedAgent(kind)
     return EndpointAgent(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -108,10 +109,6 @@ def _gemini_objects(answer: Any, executes: bool) -> list[tuple[Any, Any]]:
     return [(name, _object(given)) for each in answer for name, given in each.items()]
 
 
-def _cohere(answer: Any, executes: bool) -> list[tuple[Any, Any]]:
-    return _named(answer if isinstance(answer, list) else [], "tool_name", "parameters")
-
-
 def _mining(answer: Any, executes: bool) -> list[tuple[Any, Any]]:
     if not executes:
         return _named(answer)
@@ -122,10 +119,6 @@ def _mining(answer: Any, executes: bool) -> list[tuple[Any, Any]]:
 def _json_list(text: str) -> list[Any]:
     value = json.loads(text)
     return value if isinstance(value, list) else [value]
-
-
-def _bit_agent(text: str, executes: bool) -> list[tuple[Any, Any]]:
-    return _named(_json_list(text))
 
 
 def _salesforce(text: str, executes: bool) -> list[tuple[Any, Any]]:
@@ -224,38 +217,23 @@ def _phi(text: str, executes: bool) -> str:
     return text.removeprefix("```json").removeprefix("```python")
 
 
-def _gorilla(text: str, executes: bool) -> str | None:
-    return None if executes else f"[{text}]"  # a slip in its class: no call is ever executed
-
-
 def _raven(text: str, executes: bool) -> str | None:
     if executes or "out_of_domain" in text:
         return None
     return f"[{text.removesuffix(';').replace(';', ',')}]"
 
 
-def _nemotron(text: str, executes: bool) -> str | None:
-    return next(_between(text, "<TOOLCALL>", "</TOOLCALL>"), None)
-
-
 # Handlers of the release of 2024-08 that the package has no more.
 
 
 def _hermes_2024(text: str, executes: bool) -> list[tuple[Any, Any]]:
-    return _named(_lines_between_tags(text))
-
-
-def _lines_between_tags(text: str) -> Iterator[Any]:
-    inside = False
+    inside, calls = False, []
     for line in text.split("\n"):
         if line in ("<tool_call>", "</tool_call>"):
             inside = line == "<tool_call>"
         elif inside:
-            yield json.loads(line.replace("'", '"'))
-
-
-def _xlam_2024(text: str, executes: bool) -> list[tuple[Any, Any]]:
-    return _named(json.loads(text)["tool_calls"])
+            calls.append(json.loads(line.replace("'", '"')))
+    return _named(calls)
 
 
 def _unescaped(text: str, executes: bool) -> str | None:
@@ -269,10 +247,6 @@ def _fenced_list(text: str, executes: bool) -> str:
     return fenced[start : fenced.index("]", start) + 1]
 
 
-def _first_list(text: str, executes: bool) -> str:
-    return text[text.index("[") : text.rindex("]") + 1]
-
-
 def _quoted_calls(text: str, executes: bool) -> str:
     """Return a list whose calls stand in quotes as one of calls."""
     text = re.sub(r"\)',\s*'", "), ", text)
@@ -283,17 +257,6 @@ DEFAULTS = {form: AnswerDecoder(form, form) for form in ANSWER_FORMS}
 """Form -> BFCL's default decoder of it."""
 
 
-def _by_class() -> dict[str, dict[str, AnswerDecoder]]:
-    """Return name of a handler's class -> what its lines hold -> its decoder."""
-    found: dict[str, dict[str, AnswerDecoder]] = {}
-    for form, holds, reads in _READERS:
-        for names, read in reads.items():
-            for name in names.split():
-                decoder = AnswerDecoder(name, form, read, holds == "text")
-                found.setdefault(name, {})[holds] = decoder
-    return found
-
-
 _READERS: tuple[tuple[str, str, dict[str, Callable[[Any, bool], Any]]], ...] = (
     (
         "tool_call",
@@ -301,7 +264,9 @@ _READERS: tuple[tuple[str, str, dict[str, Callable[[Any, bool], Any]]], ...] = (
         {
             "NovaHandler ArchHandler Granite3FCHandler PhiFCHandler MistralFCHandler": _objects,
             "CohereHandler_2024": _objects,
-            "CohereHandler": _cohere,
+            "CohereHandler": lambda answer, _: _named(
+                answer if isinstance(answer, list) else [], "tool_name", "parameters"
+            ),
             "GeminiHandler": _gemini_objects,
             "MiningHandler DMCitoHandler": _mining,
         },
@@ -312,7 +277,7 @@ _READERS: tuple[tuple[str, str, dict[str, Callable[[Any, bool], Any]]], ...] = (
         {
             "QwenFCHandler NanbeigeFCHandler Granite4FCHandler PelicanVLFCHandler": _tagged,
             "SalesforceLlamaHandler SalesforceQwenHandler": _salesforce,
-            "BitAgentHandler": _bit_agent,
+            "BitAgentHandler": lambda text, _: _named(_json_list(text)),
             "HammerHandler": _hammer,
             "ThinkAgentHandler": _think_agent,
             "LlamaHandler_3_1": _llama_31,
@@ -321,7 +286,7 @@ _READERS: tuple[tuple[str, str, dict[str, Callable[[Any, bool], Any]]], ...] = (
             "GLMHandler": _glm_4,
             "MiniCPMFCHandler": _minicpm,
             "HermesHandler": _hermes_2024,
-            "xLAMHandler": _xlam_2024,
+            "xLAMHandler": lambda text, _: _named(json.loads(text)["tool_calls"]),
         },
     ),
     (
@@ -330,18 +295,26 @@ _READERS: tuple[tuple[str, str, dict[str, Callable[[Any, bool], Any]]], ...] = (
         {
             "GeminiHandler": _gemini_text,
             "PhiHandler": _phi,
-            "GorillaHandler": _gorilla,
+            # a slip in its class: no call is ever executed
+            "GorillaHandler": lambda text, executes: None if executes else f"[{text}]",
             "NexusHandler": _raven,
-            "NemotronHandler": _nemotron,
-            "CohereHandler_2024": lambda text, executes: text,
+            "NemotronHandler": lambda text, _: next(
+                _between(text, "<TOOLCALL>", "</TOOLCALL>"), None
+            ),
+            "CohereHandler_2024": lambda text, _: text,
             "MistralHandler_2024": _unescaped,
             "ArcticHandler DatabricksHandler": _quoted_calls,
             "DeepseekCoderHandler": _fenced_list,
-            "GemmaHandler_2024": _first_list,
+            "GemmaHandler_2024": lambda text, _: text[text.index("[") : text.rindex("]") + 1],
         },
     ),
 )
-_OWN = _by_class()
+_OWN: dict[str, dict[str, AnswerDecoder]] = defaultdict(dict)
+"""Name of a handler's class -> what its lines hold -> its decoder."""
+for _form, _holds, _reads in _READERS:
+    for _names, _read in _reads.items():
+        for _name in _names.split():
+            _OWN[_name][_holds] = AnswerDecoder(_name, _form, _read, _holds == "text")
 _LIKE_OURS = {"FunctionGemmaHandler": "function_gemma_calls"}
 _OF_DEFAULTS = {"python_calls": "prompting", "tool_calls": "tool_call"}
 

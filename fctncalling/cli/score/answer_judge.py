@@ -2,16 +2,155 @@
 
 from __future__ import annotations
 
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.cli.score.readings import ReadingFlags
+from fctncalling.cli.score.readings import Reading, ReadingFlags
 from fctncalling.cli.score.results import RecordedAnswer, read_response
-from fctncalling.cli.score.unread_answers import UnreadAnswers
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, Verdict
+from fctncalling.envs.handlers import bears_call
 from fctncalling.envs.judging.judge import judge
+from fctncalling.evaluation.accepted_answers import accepted_answer
+
+MAX_SHARE = 0.25
+"""Share of a category's answers above which somebody has to say how they are read."""
+_MAX_TOLD = 5
+
+
+class UnreadAnswers:
+    """Counts of a run of scoring, by model and category."""
+
+    def __init__(self, flags: ReadingFlags) -> None:
+        self._flags = flags
+        self._counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self._readings: dict[tuple[str, str], Reading] = {}
+        self._read: set[str] = set()  # models of which some answer decodes to calls
+
+    def add(self, model: str, task: Task, reading: Reading, answer: Any, verdict: Verdict) -> None:
+        """Count one answer, as its line holds it, with its verdict."""
+        if reading.form == "decoded_calls":
+            return
+        key = (model, task.category)
+        counts = self._counts[key]
+        self._readings[key] = reading
+        counts["answers"] += 1
+        if not _decodes_to_nothing(task, verdict):
+            self._read.add(model)
+            counts["misspelt"] += _differs_in_dots(verdict)
+        elif not self._flags.names_reading and _bears_call(answer):
+            counts["unread"] += 1
+
+    def doubts(self) -> Iterator[tuple[str, bool]]:
+        """Yield, of each category with too many, a line and whether its figure is wrong by it.
+
+        A form that lines name is trusted, and a released model's own decoder, unless it reads
+        nothing of the model at all.
+        """
+        for (model, category), counts in self._counts.items():
+            reading, most = self._readings[model, category], MAX_SHARE * counts["answers"]
+            where = f"{model}, {category}: {{}} of {counts['answers']} answers"
+            if counts["unread"] > most:
+                is_wrong = not reading.is_official or (model not in self._read and reading.is_told)
+                found = "" if self._flags.handler else "--handler auto finds what reads them, "
+                cure = f": {found}--handler NAME says it"
+                if not is_wrong and reading.is_told:
+                    cure = ", as on the leaderboard"
+                yield (
+                    f"{where.format(counts['unread'])} bear a call's mark and decode to nothing by "
+                    f"{reading.words()}{cure}",
+                    is_wrong,
+                )
+            if counts["misspelt"] > most and self._flags.dots == "auto":
+                other = "keep" if reading.underscores else "underscore"
+                yield (
+                    f"{where.format(counts['misspelt'])} name the right function but for its dots: "
+                    f"--dots {other} expects them so",
+                    not reading.is_official,
+                )
+
+    def report(self) -> int:
+        """Print the doubts on stderr; return 2 where a figure is wrong by one, else 0."""
+        doubts = list(self.doubts())
+        for is_wrong, word in ((True, "error"), (False, "note")):
+            lines = [line for line, each in doubts if each == is_wrong]
+            for line in lines[:_MAX_TOLD]:
+                print(f"{word}: {line}", file=sys.stderr)
+            if len(lines) > _MAX_TOLD:
+                print(f"{word}: and {len(lines) - _MAX_TOLD} more categories", file=sys.stderr)
+        return 2 if any(is_wrong for _, is_wrong in doubts) else 0
+
+
+_NAMES = re.compile(r"expected '(.+)', got '(.+)'$")
+
+
+def _differs_in_dots(verdict: Verdict) -> bool:
+    """Whether a verdict names a function that differs from the expected one in dots alone."""
+    if verdict.valid or "wrong_func_name" not in str(verdict.error_type):
+        return False
+    names = _NAMES.search(verdict.message)
+    return names is not None and names[1].replace(".", "_") == names[2].replace(".", "_")
+
+
+def _decodes_to_nothing(task: Task, verdict: Verdict) -> bool:
+    if task.kind == "irrelevance":
+        return verdict.valid
+    if task.kind == "relevance":
+        return not verdict.valid
+    if task.kind == "multi_turn":
+        return verdict.error_type == "multi_turn:empty_turn_model_response"
+    if task.kind == "agentic":
+        return not verdict.valid
+    return str(verdict.error_type).startswith("ast_decoder:")
+
+
+def _bears_call(answer: Any) -> bool:
+    """Whether a text bears a call, or any of a dialogue does; objects of an interface are calls."""
+    if isinstance(answer, str):
+        return bears_call(answer)
+    if isinstance(answer, Mapping):
+        return bool(answer)
+    return isinstance(answer, list) and any(map(_bears_call, answer))
+
+
+_FILE = Path(__file__).with_name("disputed_truths.json")
+
+
+@cache
+def disputed_truths() -> dict[str, str]:
+    """Return task id -> issue and what is wrong; all are in the data of bfcl-eval 2026.3.23."""
+    listed = json.loads(_FILE.read_text("utf-8"))
+    return {task: f"{issue}: {fault}" for task, (issue, fault) in listed.items()}
+
+
+_SINGLE_TURN = ("simple", "multiple", "parallel")
+
+
+def truth_fault(task: Task, form: str) -> str:
+    """Return the fault of a task's ground truth when judged in an answer form; "" if sound.
+
+    Known by its issue, or seen: the answer written from the truth itself fails.
+    """
+    if known := disputed_truths().get(task.id):
+        return known
+    if task.kind not in _SINGLE_TURN:
+        return ""
+    text = accepted_answer(task, form)
+    fails = text is not None and not judge(task, text, form).valid
+    return "no answer passes" if fails else ""
+
+
+def disputed_line(faults: Mapping[str, str]) -> list[str]:
+    """Return a line about failed tasks with what is wrong with their truths, or none."""
+    found = [f"{task} ({fault})" for task, fault in faults.items()]
+    return [f"failed by a truth that is known to be wrong: {'; '.join(found)}"] if found else []
 
 
 class JudgedAnswer(NamedTuple):

@@ -37,8 +37,7 @@ from fctncalling.checkers.leaderboard import (
     version_3_scores,
     version_4_scores,
 )
-from fctncalling.cli.score.answer_judge import AnswerJudge
-from fctncalling.cli.score.disputed_truths import disputed_line, truth_fault
+from fctncalling.cli.score.answer_judge import AnswerJudge, disputed_line, truth_fault
 from fctncalling.cli.score.readings import ReadingFlags, add_reading_arguments
 from fctncalling.cli.score.results import (
     CategoryAnswers,
@@ -99,33 +98,24 @@ _SPREAD = {"max_delta": "max delta", "std": "standard deviation", "variance": "v
 """Name of a statistic -> as it is told; all are in points of accuracy (variance: squared)."""
 
 
-def scores_json(models: Mapping[str, ModelScores]) -> dict[str, Any]:
-    """Return the scores of models as JSON, by category and version."""
-    return {name: _report(scores) for name, scores in models.items()}
+def scores_json(scores: ModelScores) -> dict[str, Any]:
+    """Return the scores of a model as JSON, by category and version."""
 
-
-def _report(scores: ModelScores) -> dict[str, Any]:
     def plain(named: dict[str, Score]) -> dict[str, Any]:
         return {
             name: {"accuracy": each.accuracy, "shown": str(each)} for name, each in named.items()
         }
 
+    categories = {}
+    for name, (score, header) in scores.scores_with_headers().items():
+        metrics = scores.extra_metrics[name]
+        counts = {"correct": header["correct_count"], "total": score.entries}
+        figures = {"accuracy": score.accuracy, **counts, **metrics.rates()}
+        categories[name] = {**figures, **metrics.intervals_and_pass_at_k()}
+        if name == FORMAT_SENSITIVITY:
+            categories[name]["sensitivity"] = format_sensitivity_spread(header)
     return {
-        "categories": {
-            name: {
-                "accuracy": each.accuracy,
-                "correct": header["correct_count"],
-                "total": each.entries,
-                **scores.extra_metrics[name].rates(),
-                **scores.extra_metrics[name].intervals_and_pass_at_k(),
-                **(
-                    {"sensitivity": format_sensitivity_spread(header)}
-                    if name == FORMAT_SENSITIVITY
-                    else {}
-                ),
-            }
-            for name, (each, header) in scores.scores_with_headers().items()
-        },
+        "categories": categories,
         "v4": plain(version_4_scores(scores.scores)),
         "v3": plain(version_3_scores(scores.scores)),
         "disputed_truths": scores.failed,
@@ -144,49 +134,37 @@ def format_sensitivity_spread(header: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def scores_text(models: Mapping[str, ModelScores], *, is_partial: bool = False) -> str:
-    """Return the scores of models as plain text tables."""
-    return "\n\n".join(_table(scores, is_partial=is_partial) for scores in models.values())
-
-
-def _table(scores: ModelScores, *, is_partial: bool) -> str:
-    rows = [
-        ("category", "entries", "accuracy", *next(iter(scores.extra_metrics.values())).columns())
-    ]
-    unknown: list[str] = []
+def scores_text(scores: ModelScores, *, is_partial: bool = False) -> str:
+    """Return the scores of a model as plain text tables, and how its answers were read."""
+    metrics = scores.extra_metrics
+    columns = next(iter(metrics.values())).columns()
+    rows = [("category", "entries", "accuracy", *columns)]
     rows += [
-        (name, str(each.entries), str(each), *scores.extra_metrics[name].cells())
-        for name, each in scores.scores.items()
+        (name, str(score.entries), str(score), *metrics[name].cells())
+        for name, score in scores.scores.items()
     ]
-    for version, named in (
-        ("V4", version_4_scores(scores.scores)),
-        ("V3", version_3_scores(scores.scores)),
-    ):
-        blanks = ("",) * (len(rows[0]) - 3)
-        for name, each in named.items():
+    means = {"V4": version_4_scores(scores.scores), "V3": version_3_scores(scores.scores)}
+    unknown: list[str] = []
+    for version, named in means.items():
+        for name, mean in named.items():
             label = f"{version} {name.replace('_', ' ')}"
             if missing_categories(scores, _NEEDED[version][name]):
                 unknown.append(label)
             else:
-                rows.append((label, "", str(each), *blanks))
+                rows.append((label, "", str(mean), *[""] * len(columns)))
+    readings = (reading.words() for reading in scores.readings.values() if reading.is_told)
     lines = [
         scores.model,
-        *_reading_lines(scores),
+        *(f"read by {words}" for words in dict.fromkeys(readings)),
         align_rows(rows),
         *disputed_line(scores.failed),
         *_missing_lines(scores, unknown, is_partial=is_partial),
         *_sensitivity_lines(scores),
     ]
-    sampled = {name: each.samples.report() for name, each in scores.extra_metrics.items()}
+    sampled = {name: each.samples.report() for name, each in metrics.items()}
     if any(sampled.values()):
         lines.append(align_rows(pass_at_k_rows(sampled)))
     return "\n".join(lines)
-
-
-def _reading_lines(scores: ModelScores) -> list[str]:
-    """Return how the answers were read, where no line of theirs said so."""
-    words = dict.fromkeys(each.words() for each in scores.readings.values() if each.is_told)
-    return [f"read by {each}" for each in words]
 
 
 def missing_categories(scores: ModelScores, needed: Sequence[str]) -> list[str]:
@@ -258,8 +236,12 @@ def run(args: argparse.Namespace) -> int:
     models = scorer.models
     if args.score_dir:
         write_csv(args.score_dir, models)
-    as_text = scores_text(models, is_partial=args.partial)
-    print(json.dumps(scores_json(models), indent=2) if args.json else as_text)
+    if args.json:
+        report = {name: scores_json(scores) for name, scores in models.items()}
+        print(json.dumps(report, indent=2))
+    else:
+        tables = (scores_text(scores, is_partial=args.partial) for scores in models.values())
+        print("\n\n".join(tables))
     invalid = [message for each in models.values() for message in each.invalid]
     if invalid:
         message = (

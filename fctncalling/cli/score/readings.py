@@ -145,29 +145,18 @@ class ReadingFlags(NamedTuple):
         else:
             decoder = DEFAULTS["tool_call" if holds == "lists" else "prompting"]
             source = "default"
-        underscores = self._underscores(decoder, source, sample, known, recorded)
-        return Reading(decoder, underscores, source)
-
-    def _underscores(
-        self,
-        decoder: AnswerDecoder,
-        source: str,
-        sample: list[Any],
-        known: LeaderboardModel | None,
-        recorded: str | None,
-    ) -> bool:
-        if self.dots != "auto":
-            return self.dots == "underscore"
-        if known and source != "record":
-            return known.dots == "underscore"
-        usual = decoder.form == "tool_call" and recorded != "tool_call_dots"
+        underscores = decoder.form == "tool_call" and recorded != "tool_call_dots"
         of_class = {e.dots for e in leaderboard_models().values() if e.handler == decoder.name}
-        if source == "flag" and len(of_class) == 1:
-            return of_class == {"underscore"}
-        if source == "answers" or (source == "flag" and not decoder.is_default):
+        if self.dots != "auto":
+            underscores = self.dots == "underscore"
+        elif known and source != "record":
+            underscores = known.dots == "underscore"
+        elif source == "flag" and len(of_class) == 1:
+            underscores = of_class == {"underscore"}
+        elif source == "answers" or (source == "flag" and not decoder.is_default):
             names = list(_called_names(decoder, sample))
-            return not any("." in name for name in names) if names else usual
-        return usual
+            underscores = not any("." in name for name in names) if names else underscores
+        return Reading(decoder, underscores, source)
 
     @staticmethod
     def _decoder(name: str, holds: str) -> AnswerDecoder:

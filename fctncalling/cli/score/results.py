@@ -9,7 +9,8 @@ import json
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,7 +114,10 @@ class RecordedAnswers:
 
 def _named(results: CategoryAnswers, line: SourceRecord, **answer: Any) -> RecordedAnswer:
     names = ALIASES if results.is_jsonl else RESULT_NAMES
-    entry_id = _v4_entry_id(line.field("id", str, "a task's id"), names)
+    entry_id = line.field("id", str, "a task's id")
+    name, _, rest = entry_id.rpartition("_")
+    if name in names:  # under the category name of BFCL v4: `java_0` became `simple_java_0`
+        entry_id = f"{names[name]}_{rest}"
     record = {**line.record, "category": results.category, "id": entry_id, **answer}
     return RecordedAnswer(results, line, line._replace(record=record))
 
@@ -134,7 +138,7 @@ def _model_category_form(line: SourceRecord) -> tuple[str, str, str]:
 def is_result_tree(path: Path) -> bool:
     """Whether a path is a BFCL result tree, one model's folder of it or one of its files."""
     return _RESULT_FILE.fullmatch(path.name) is not None or (
-        path.is_dir() and any(_result_files(path))
+        path.is_dir() and bool(_result_files(path))
     )
 
 
@@ -148,13 +152,16 @@ def official_results(path: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
         raise InputError(
             f"{path}: there is no such file or folder: expected a result tree, or .jsonl of answers"
         )
-    root = path if path.is_dir() else _model_folder(path)
+    root = path if path.is_dir() else path.resolve().parent
+    while not path.is_dir() and root.name in _SUBFOLDERS:
+        root = root.parent
     found: dict[tuple[str, str], Path] = {}
-    files = dict(_result_files(root))
+    files = _result_files(root)
     of_one_model = any(
         each.parent == root or each.relative_to(root).parts[0] in GROUPS for each in files
     )
-    for each, category in files.items():
+    for each, name in files.items():
+        category = RESULT_NAMES.get(name, name)
         model = root.resolve().name if of_one_model else each.relative_to(root).parts[0]
         if (model, category) in found:
             raise InputError(
@@ -162,7 +169,7 @@ def official_results(path: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
             )
         found[model, category] = each
     if not found:
-        retired = ", ".join(dict.fromkeys(_retired_files(root).values()))
+        retired = ", ".join(dict.fromkeys(_result_files(root, retired=True).values()))
         but = f"BFCL has no {retired} any more" if retired else "there is none"
         raise InputError(
             f"{root}: expected result files named BFCL_v4_<category>_result.json, but {but}"
@@ -173,7 +180,8 @@ def official_results(path: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
     for model, _ in found:
         if model not in readings:
             own = (file for (name, _), file in found.items() if name == model)
-            readings[model] = flags.reading(model, _leading_answers(own))
+            lines = (line for file in own for line in islice(read_records(file), _SNIFFED_LINES))
+            readings[model] = flags.reading(model, (line.record.get("result") for line in lines))
     return [
         CategoryAnswers(model, category, file, readings[model])
         for (model, category), file in found.items()
@@ -181,16 +189,18 @@ def official_results(path: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
     ]
 
 
-def _result_files(root: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the result files below a folder with their categories.
+def _result_files(root: Path, *, retired: bool = False) -> dict[Path, str]:
+    """Return the result files below a folder, with the categories as their names have them.
 
-    Conversations that fill a memory are left out: nothing in them is scored. So are categories
-    that BFCL has no more (`_retired_files`).
+    Conversations that fill a memory are left out: nothing in them is scored. retired: those of
+    categories that BFCL has no more, in place of all others.
     """
-    for path in sorted(root.rglob("*_result.json")):
-        name = _name_in_file(path)
-        if name and not name.endswith("_prereq") and not _is_retired(name):
-            yield path, RESULT_NAMES.get(name, name)
+    names = {path: _name_in_file(path) for path in sorted(root.rglob("*_result.json"))}
+    return {
+        path: name
+        for path, name in names.items()
+        if name and not name.endswith("_prereq") and _is_retired(name) == retired
+    }
 
 
 def _name_in_file(path: Path) -> str:
@@ -203,17 +213,11 @@ def _is_retired(name: str) -> bool:
     return name in RETIRED or name.startswith(EXECUTABLE)
 
 
-def _retired_files(root: Path) -> dict[Path, str]:
-    """Return the result files of categories that BFCL has no more, with the names of these."""
-    names = {path: _name_in_file(path) for path in sorted(root.rglob("*_result.json"))}
-    return {path: name for path, name in names.items() if _is_retired(name)}
-
-
 def _older_names(path: Path, files: Sequence[CategoryAnswers]) -> list[str]:
     """Return a line on names of older versions of BFCL, and on what is left out; none without."""
     names = {_name_in_file(each.path): each.category for each in files}
     renamed = [f"{old} as {new}" for old, new in names.items() if old != new]
-    retired = _retired_files(path)
+    retired = _result_files(path, retired=True)
     told = [f"older names are read as today's: {', '.join(renamed)}"] if renamed else []
     if retired:
         count = sum(1 for file in retired for _ in read_records(file))
@@ -222,20 +226,6 @@ def _older_names(path: Path, files: Sequence[CategoryAnswers]) -> list[str]:
     if told:
         told.append("older answers are judged by today's truths, which changed for some tasks")
     return ["; ".join(told)] if told else []
-
-
-def _model_folder(path: Path) -> Path:
-    """Return the folder of the model that a result file is of."""
-    folder = path.resolve().parent
-    while folder.name in _SUBFOLDERS:
-        folder = folder.parent
-    return folder
-
-
-def _leading_answers(paths: Iterable[Path]) -> Iterator[Any]:
-    for path in paths:
-        for line in islice(read_records(path), _SNIFFED_LINES):
-            yield line.record.get("result")
 
 
 class UnansweredTasks:
@@ -284,12 +274,6 @@ class UnansweredTasks:
             )
 
 
-def _v4_entry_id(entry_id: str, names: Mapping[str, str]) -> str:
-    """Return the entry id under BFCL v4's category name: `java_0` became `simple_java_0`."""
-    name, _, rest = entry_id.rpartition("_")
-    return f"{names[name]}_{rest}" if name in names else entry_id
-
-
 def read_response(results: CategoryAnswers, task: Task, line: SourceRecord) -> Any:
     """Read the response of a line, in the form that `judge` takes."""
     if "result" not in line.record:
@@ -306,7 +290,7 @@ def read_response(results: CategoryAnswers, task: Task, line: SourceRecord) -> A
         return [] if kind == "agentic" else answer
     if decoder.form != "tool_call":
         return answer
-    as_text = _message if kind == "agentic" else _jsonl_step if is_jsonl else _step
+    as_text = _message if kind == "agentic" else partial(_step, keeps_text=is_jsonl)
     return [[as_text(step) for step in turn] if isinstance(turn, list) else turn for turn in answer]
 
 
@@ -342,24 +326,22 @@ def _unwritten(answer: Any) -> Any:
         return answer
 
 
-def _jsonl_step(step: Any) -> Any:
-    return step if isinstance(step, str) else _step(step)  # our own lines hold texts already
-
-
-def _step(step: Any) -> str:
+def _step(step: Any, *, keeps_text: bool = False) -> str:
     """Return a tool-calling model's step as text: its calls as one JSON list, chat as no call.
 
     Where calls are executed, BFCL takes more than a list of such objects: one object alone, several
-    calls in one object, arguments that are an object already.
+    calls in one object, arguments that are an object already. keeps_text: our own lines hold texts.
     """
+    if keeps_text and isinstance(step, str):
+        return step
     calls = [step] if isinstance(step, dict) else step
     if isinstance(calls, list) and all(isinstance(each, dict) for each in calls):
-        calls = [{name: _arguments(given)} for each in calls for name, given in each.items()]
+        calls = [
+            {name: given if isinstance(given, str) else json.dumps(given)}
+            for each in calls
+            for name, given in each.items()
+        ]
     return json.dumps(calls)
-
-
-def _arguments(given: Any) -> str:
-    return given if isinstance(given, str) else json.dumps(given)
 
 
 def _message(step: Any) -> Any:

@@ -10,24 +10,14 @@ import shutil
 import statistics
 from array import array
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any
 
 import numpy as np
 
-from fctncalling.checkers.leaderboard import (
-    LIVE,
-    MEMORY,
-    MULTI_TURN,
-    NON_LIVE,
-    SIZES,
-    WEB_SEARCH,
-    Score,
-    category_score,
-    version_4_scores,
-)
+from fctncalling.checkers.leaderboard import SIZES, Score, category_score, version_4_scores
 from fctncalling.cli.score.readings import Reading
 from fctncalling.cli.score.results import CategoryAnswers
 from fctncalling.cli.shared.task_finder import category_folder, result_folder_name
@@ -59,18 +49,20 @@ class Latencies:
         elif isinstance(latency, int | float) and latency:
             self._seconds.append(latency)
 
-    def summary(self) -> tuple[str, str, str] | None:
+    def summary(self) -> dict[str, str]:
         """Return a summary: mean, standard deviation and 95th percentile as BFCL shows them.
 
-        None without latencies.
+        Empty without latencies.
         """
         if not self._seconds:
-            return None
+            return {}
         seconds = np.asarray(self._seconds)
-        deviation = seconds.std(ddof=1) if len(seconds) > 1 else 0.0
-        figures = (seconds.mean(), deviation, np.quantile(seconds, 0.95))
-        mean, deviation, high = (str(round(float(figure), 2)) for figure in figures)
-        return mean, deviation, high
+        figures = {
+            "latency mean": seconds.mean(),
+            "latency standard deviation": seconds.std(ddof=1) if len(seconds) > 1 else 0.0,
+            "latency 95th percentile": np.quantile(seconds, 0.95),
+        }
+        return {name: str(round(float(figure), 2)) for name, figure in figures.items()}
 
 
 NOT_SHOWN = "N/A"
@@ -191,6 +183,13 @@ def failure_entry(
     return entry if task.ground_truth is None else {**entry, "possible_answer": task.ground_truth}
 
 
+_COLUMNS: dict[str, dict[str, str]] = json.loads(
+    Path(__file__).with_name("leaderboard_columns.json").read_text(encoding="utf-8")
+)
+"""Table of the leaderboard -> column -> what stands in it: a category, a mean ("V4 live") or ""."""
+_COLUMNS[FORMAT_SENSITIVITY] |= {f"Config {variant}": str(variant) for variant in VARIANTS}
+
+
 def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
     """Write CSV files: the leaderboard's tables, best model first.
 
@@ -198,78 +197,27 @@ def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
     """
     tables: dict[str, list[tuple[float, list[str]]]] = {name: [] for name in _COLUMNS}
     for scores in models.values():
-        named = {**version_4_scores(scores.scores)}
-        one = {category: category_score(scores.scores, category) for category in SIZES}
-        for name, row in _rows(scores, named, one).items():
-            tables[name].append((_sort_key(name, named, scores), row))
+        means = version_4_scores(scores.scores)
+        sensitivity = scores.categories.get(FORMAT_SENSITIVITY, {})
+        cells = {f"V4 {name}": str(mean) for name, mean in means.items()}
+        cells |= {name: str(category_score(scores.scores, name)) for name in SIZES}
+        cells |= {"model": scores.model, **scores.latencies.summary()}
+        for name, key in (("max delta", "max_delta"), ("standard deviation", "std")):
+            cells[name] = str(sensitivity.get(f"accuracy_{key}", NOT_SHOWN))
+        for variant in map(str, VARIANTS):
+            if variant in sensitivity:
+                cells[variant] = str(Score(sensitivity[variant]["accuracy"], 0))
+        for name, columns in _COLUMNS.items():
+            key = sensitivity.get("accuracy_max_delta", -1)
+            key = key if name == FORMAT_SENSITIVITY else means[name].accuracy
+            tables[name].append((key, [cells.get(cell, NOT_SHOWN) for cell in columns.values()]))
     for name, rows in tables.items():
         ordered = [row for _, row in sorted(rows, key=lambda pair: pair[0], reverse=True)]
-        lines = [_COLUMNS[name], *([str(number), *row] for number, row in enumerate(ordered, 1))]
+        lines = [["Rank", *_COLUMNS[name]]]
+        lines += [[str(number), *row] for number, row in enumerate(ordered, 1)]
         (score_dir / f"data_{name}.csv").write_text(
             "\n".join(",".join(line) for line in lines), encoding="utf-8"
         )
-
-
-def _rows(
-    scores: ModelScores, named: Mapping[str, Score], one: Mapping[str, Score]
-) -> dict[str, list[str]]:
-    """Return the row of each table without its rank; the columns are those of _COLUMNS."""
-    sensitivity = scores.categories.get(FORMAT_SENSITIVITY, {})
-    spread = [
-        str(sensitivity.get(key, NOT_SHOWN)) for key in ("accuracy_max_delta", "accuracy_std")
-    ]
-    by_variant = [sensitivity.get(str(variant)) for variant in VARIANTS]
-    shown = (str(Score(each["accuracy"], 0)) if each else NOT_SHOWN for each in by_variant)
-    non_live = [named["non_live_ast"], named["non_live_simple"]]
-    non_live += _of(one, (*NON_LIVE, "irrelevance"))
-    live = [named["live_ast"], *_of(one, (*LIVE, "live_irrelevance", "live_relevance"))]
-    return {
-        "overall": _overall_row(scores, named, one, spread),
-        "non_live": _texts(scores, named["non_live"], *non_live),
-        "live": _texts(scores, named["live"], *live),
-        "multi_turn": _texts(scores, named["multi_turn"], *_of(one, MULTI_TURN)),
-        "agentic": _texts(scores, named["agentic"], *_agentic(named, one)),
-        "format_sensitivity": [scores.model, *spread, *shown],
-    }
-
-
-def _overall_row(
-    scores: ModelScores, named: Mapping[str, Score], one: Mapping[str, Score], spread: list[str]
-) -> list[str]:
-    """Return the row of data_overall.csv; columns for BFCL's own models only are N/A."""
-    latency = scores.latencies.summary() or (NOT_SHOWN,) * 3
-    cells = [named["non_live_ast"], named["non_live_simple"], *_of(one, NON_LIVE[3:])]
-    cells += [named["live"], *_of(one, LIVE), named["multi_turn"], *_of(one, MULTI_TURN)]
-    cells += [*_agentic(named, one), one["live_relevance"], named["irrelevance"]]
-    return [
-        *[str(named["overall"]), scores.model, NOT_SHOWN, NOT_SHOWN, *latency],
-        *map(str, cells),
-        *[*spread, NOT_SHOWN, NOT_SHOWN],
-    ]
-
-
-def _agentic(named: Mapping[str, Score], one: Mapping[str, Score]) -> list[Score]:
-    return [named["web_search"], *_of(one, WEB_SEARCH), named["memory"], *_of(one, MEMORY)]
-
-
-def _of(one: Mapping[str, Score], categories: Sequence[str]) -> list[Score]:
-    return [one[category] for category in categories]
-
-
-def _texts(scores: ModelScores, *cells: Score) -> list[str]:
-    return [scores.model, *map(str, cells)]
-
-
-def _sort_key(name: str, named: Mapping[str, Score], scores: ModelScores) -> float:
-    if name == "format_sensitivity":
-        return float(scores.categories.get(FORMAT_SENSITIVITY, {}).get("accuracy_max_delta", -1))
-    return named[name].accuracy
-
-
-_COLUMNS: dict[str, list[str]] = json.loads(
-    Path(__file__).with_name("leaderboard_columns.json").read_text(encoding="utf-8")
-)
-_COLUMNS["format_sensitivity"] += [f"Config {variant}" for variant in VARIANTS]
 
 
 class ExtraMetrics(SuccessCounts):
@@ -284,7 +232,10 @@ class ExtraMetrics(SuccessCounts):
         """
         progress = 0.0 if broke_off else progress_share(task, verdict)
         strict = self.is_strict and verdict.valid and not broke_off
-        strict = strict and _is_strictly_valid(task, response, form, verdict)
+        if strict:
+            from fctncalling.envs.judging.strict import strict_verdict
+
+            strict = strict_verdict(task, steps_of_messages(task, response, form), verdict).valid
         self.count(task.id, valid=verdict.valid, strict=strict, progress=progress)
 
     def columns(self) -> list[str]:
@@ -295,12 +246,6 @@ class ExtraMetrics(SuccessCounts):
         """Return the cells of the table's row: the interval and the rates in percent."""
         interval = self.samples.interval() if self.num_answers else None
         return [interval_text(interval), *(f"{100 * rate:.2f}%" for rate in self.rates().values())]
-
-
-def _is_strictly_valid(task: Task, response: Any, form: str, verdict: Verdict) -> bool:
-    from fctncalling.envs.judging.strict import strict_verdict
-
-    return strict_verdict(task, steps_of_messages(task, response, form), verdict).valid
 
 
 def steps_of_messages(task: Task, response: Any, form: str) -> list[StepRecord]:

@@ -107,14 +107,6 @@ def with_progress_bar(
     items: Iterable[Item], description: str, unit: str, total: int | None = None
 ) -> Iterator[Item]:
     """Yield items with progress on stderr: a bar on a terminal, else a line every half minute."""
-    if sys.stderr.isatty():
-        try:
-            from tqdm import tqdm
-        except ImportError:
-            pass
-        else:
-            yield from tqdm(items, desc=description, unit=f" {unit}s", total=total, file=sys.stderr)
-            return
     with Stage(description, total or 0, unit, lines_to=sys.stderr) as stage:
         for item in items:
             stage.count()

@@ -6,7 +6,7 @@ import argparse
 import difflib
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -40,32 +40,15 @@ class OneLineParser(argparse.ArgumentParser):
             message += f": the flag {fate}"
             word = ""
         near = self._flag_of_path(message) or (word and self._nearest(word))
-        near = near or _nearest_choice(message)
+        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if not near and choice:
+            choices = {each.strip("' ").lower(): each.strip("' ") for each in choice[2].split(",")}
+            close = difflib.get_close_matches(choice[1].lower(), choices, n=1, cutoff=0.6)
+            near = choices[close[0]] if close else ""
         hint = f"; is {near} meant?" if near else ""
         every = "--help-all" if "--help-all" in self._option_string_actions else "--help"
         print(f"error: {message}{hint} ({every} lists every flag)", file=sys.stderr)
         raise SystemExit(2)
-
-    def format_basic_help(self, basic: Collection[str]) -> str:
-        """Format the help of basic groups of flags; of others their number of flags."""
-        formatter = self._get_formatter()
-        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
-        formatter.add_text(self.description)
-        groups = [group for group in self._action_groups if group._group_actions]
-        for group in groups:
-            if group.title in basic:
-                formatter.start_section(group.title)
-                formatter.add_text(group.description)
-                formatter.add_arguments(group._group_actions)
-                formatter.end_section()
-        others = [
-            f"{group.title} ({len(group._group_actions)})"
-            for group in groups
-            if group.title not in basic
-        ]
-        formatter.add_text("More settings, which --help-all explains:\n  " + "\n  ".join(others))
-        formatter.add_text(self.epilog)
-        return formatter.format_help()
 
     def _flag_of_path(self, message: str) -> str:
         """Return the flag, with its value, that a path without one was meant for; "" for none."""
@@ -94,7 +77,7 @@ def add_flag(
     parser: argparse._ActionsContainer,
     name: str,
     kind: Callable[[str], Any],
-    metavar: str,
+    metavar: str | None,
     text: str,
     default: Any = None,
     **options: Any,
@@ -161,19 +144,8 @@ def print_error(reason: object) -> int:
     return 2
 
 
-def _nearest_choice(message: str) -> str:
-    """Return the choice closest to the invalid value in an error; "" if none is close."""
-    found = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
-    if found is None:
-        return ""
-    known = [each.strip("' ") for each in found[2].split(",")]
-    by_lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(found[1].lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[near[0]] if near else ""
-
-
 class BasicHelpAction(argparse.Action):
-    """Action of --help that shows only the basic groups of flags."""
+    """Action of --help that shows the basic groups of flags; of others their number of flags."""
 
     def __call__(
         self,
@@ -182,8 +154,14 @@ class BasicHelpAction(argparse.Action):
         values: object,
         option: object = None,
     ) -> NoReturn:
-        assert isinstance(parser, OneLineParser)
-        print(parser.format_basic_help(self.const), end="")
+        more = "More settings, which --help-all explains:"
+        for group in parser._action_groups:
+            if group._group_actions and group.title not in self.const:
+                more += f"\n  {group.title} ({len(group._group_actions)})"
+                for action in group._group_actions:
+                    action.help = argparse.SUPPRESS
+        parser.epilog = f"{more}\n\n{parser.epilog}"
+        parser.print_help()
         raise SystemExit(0)
 
 

@@ -10,21 +10,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import SpooledTemporaryFile
+from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord
-from fctncalling.data import format_sensitivity
 from fctncalling.data.agentic_tasks import MEMORY, WEB_SEARCH, find_agentic_variant
 from fctncalling.data.bfcl import embedded_path, iter_tasks, resolve_task_path
 from fctncalling.data.categories import category_of_id
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
-from fctncalling.data.format_sensitivity import load_format_sensitivity_tasks
+from fctncalling.data.format_sensitivity import load_format_sensitivity_tasks, parse_variant_id
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
-
-if TYPE_CHECKING:
-    import sqlite3
 
 
 def iter_category_tasks(
@@ -68,15 +65,12 @@ def category_file(folder: Path, category: str) -> Path | None:
 def _instead(folder: Path) -> str:
     """Return the cure for a missing category file: the available categories or the import."""
     stems = [re.sub(r"BFCL_v\d+_", "", path.stem) for path in sorted(folder.glob("BFCL_v*.json"))]
-    if not stems:
-        return (
-            "Import the official data with `fctncalling import-bfcl`, or name a folder of task "
-            "files, or a file, by --dataset_path."
-        )
     variants = {"memory": MEMORY, "web_search": WEB_SEARCH}
+    if names := [name for stem in stems for name in variants.get(stem, (stem,))]:
+        return f"Expected one of {', '.join(names)}."
     return (
-        "Expected one of "
-        f"{', '.join(name for stem in stems for name in variants.get(stem, (stem,)))}."
+        "Import the official data with `fctncalling import-bfcl`, or name a folder of task "
+        "files, or a file, by --dataset_path."
     )
 
 
@@ -98,6 +92,7 @@ def category_folder(category: str) -> Path:
 
 HELD = 2048
 """How many tasks are held in memory: all of every BFCL category."""
+IN_MEMORY = 1 << 16  # bytes of older tasks, from which on they lie on disk
 
 
 class TaskStore:
@@ -112,50 +107,36 @@ class TaskStore:
         self._unread = tasks
         self._held = held
         self._newest: dict[str, Task] = {}
-        self._older: sqlite3.Connection | None = None
+        self._places: dict[str, int] = {}  # of older tasks, in a file without a name
+        self._older = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
 
     def get(self, task_id: str) -> Task | None:
         """Get the task of an id, None if the file has none.
 
         Raises TaskError for an unreadable task.
         """
-        found = self._cached(task_id)
-        while found is None and (task := next(self._unread, None)) is not None:
+        while not self._has(task_id) and (task := next(self._unread, None)) is not None:
             self._keep(task)
-            found = task if task.id == task_id else None
-        return found
-
-    def _cached(self, task_id: str) -> Task | None:
-        if task_id in self._newest or self._older is None:
+        if task_id not in self._places:
             return self._newest.get(task_id)
-        row = self._older.execute("SELECT task FROM tasks WHERE id = ?", (task_id,)).fetchone()
-        # Written by this process, into a file without a name.
-        return pickle.loads(row[0]) if row else None
+        self._older.seek(self._places[task_id])
+        older: Task = pickle.load(self._older)  # written by this process
+        return older
+
+    def _has(self, task_id: str) -> bool:
+        return task_id in self._newest or task_id in self._places
 
     def _keep(self, task: Task) -> None:
-        if self._cached(task.id) is not None:
+        if self._has(task.id):
             raise TaskError(
                 f'{self._path}: id "{task.id}": expected ids to be unique, but it stands twice'
             )
         self._newest[task.id] = task
         if len(self._newest) > self._held:
             oldest = self._newest.pop(next(iter(self._newest)))
-            self._on_disk().execute(
-                "INSERT INTO tasks VALUES (?, ?)", (oldest.id, pickle.dumps(oldest))
-            )
-
-    def _on_disk(self) -> sqlite3.Connection:
-        if self._older is None:
-            import sqlite3
-
-            # "": a file that vanishes with the connection.
-            self._older = sqlite3.connect("", isolation_level=None)
-            self._older.execute("CREATE TABLE tasks (id TEXT PRIMARY KEY, task BLOB) WITHOUT ROWID")
-            self._older.execute("BEGIN")
-        return self._older
-
-
-_EMBEDDED_SETS = ("held_out", "train")
+            self._older.seek(0, os.SEEK_END)
+            self._places[oldest.id] = self._older.tell()
+            pickle.dump(oldest, self._older)
 
 
 class TaskNotFoundError(InputError):
@@ -180,38 +161,32 @@ class TaskIndex:
         """
         category = line.field("category", str, "a category's name")
         entry_id = line.field("id", str, "a task's id")
-        if category != format_sensitivity.CATEGORY:
+        if category != FORMAT_SENSITIVITY:
             return self._named(line, category, entry_id)
         try:
-            variant, task_id = format_sensitivity.parse_variant_id(entry_id)
+            variant, task_id = parse_variant_id(entry_id)
             task = self._named(line, category_of_id(task_id), task_id)
         except ValueError as error:
             raise line.error("id", str(error)) from None
         return replace(task, extra={**task.extra, "prompt_variant": variant})
 
     def _named(self, line: SourceRecord, category: str, entry_id: str) -> Task:
-        store = self._store(line, category)
+        file = category_file(self.path, category) if self.path.is_dir() else self.path
+        if file is None or not self.path.exists():
+            expected = self.path / f"BFCL_v4_{category}.json"
+            text = f'no task file of category "{category}": expected {expected}'
+            raise TaskNotFoundError(str(line.error("category", text)))
+        if file not in self._stores:
+            tasks = iter_tasks(file, self_documented=self._self_documented)
+            self._stores[file] = TaskStore(file, tasks)
         try:
-            task = store.get(entry_id)
+            task = self._stores[file].get(entry_id)
         except TaskError as error:
             raise InputError(str(error)) from None
         if task is None or (self.path.is_file() and task.category != category):
             text = f'no task of {category} in {self.path} is called "{entry_id}"'
             raise TaskNotFoundError(str(line.error("id", text)))
         return task
-
-    def _store(self, line: SourceRecord, category: str) -> TaskStore:
-        file = category_file(self.path, category) if self.path.is_dir() else self.path
-        if file is None or not self.path.exists():
-            text = (
-                f'no task file of category "{category}": expected '
-                f"{self.path / f'BFCL_v4_{category}.json'}"
-            )
-            raise TaskNotFoundError(str(line.error("category", text)))
-        if file not in self._stores:
-            tasks = iter_tasks(file, self_documented=self._self_documented)
-            self._stores[file] = TaskStore(file, tasks)
-        return self._stores[file]
 
 
 class TaskFinder:
@@ -237,7 +212,7 @@ class TaskFinder:
         InputError where there is none, or only another one with the same id.
         """
         reason = ""
-        for index in self._given or self._usual(line):
+        for index in self._given or map(self._index, _usual_paths(line)):
             try:
                 task = index.find_task(line)
             except TaskNotFoundError as error:
@@ -257,20 +232,19 @@ class TaskFinder:
             "a folder of BFCL's"
         )
 
-    def _usual(self, line: SourceRecord) -> Iterator[TaskIndex]:
-        recorded = recorded_task_path(line)
-        if recorded is not None:
-            yield self._index(recorded)
-            return
-        yield self._index(official_data_folder())
-        with suppress(TaskError):  # a package may come without the embedded tasks
-            for name in _EMBEDDED_SETS:
-                yield self._index(embedded_path(name))
-
     def _index(self, path: Path) -> TaskIndex:
         if path not in self._indexes:
             self._indexes[path] = TaskIndex(path, self._self_documented)
         return self._indexes[path]
+
+
+def _usual_paths(line: SourceRecord) -> Iterator[Path]:
+    if recorded := recorded_task_path(line):
+        yield recorded
+        return
+    yield official_data_folder()
+    with suppress(TaskError):  # a package may come without the embedded tasks
+        yield from map(embedded_path, ("held_out", "train"))
 
 
 def recorded_task_path(record: SourceRecord) -> Path | None:
@@ -302,13 +276,11 @@ def _plain(truth: Any) -> str:
 
 def _first_words(turns: Sequence[Any]) -> str:
     """Return what the user said last in the opening messages."""
-    messages = turns[0] if turns and isinstance(turns[0], list) else []
-    said = [
-        each.get("content")
-        for each in messages
-        if isinstance(each, dict) and each.get("role") == "user"
-    ]
-    return said[-1] if said and isinstance(said[-1], str) else ""
+    for message in reversed(turns[0] if turns and isinstance(turns[0], list) else []):
+        if isinstance(message, dict) and message.get("role") == "user":
+            words = message.get("content")
+            return words if isinstance(words, str) else ""
+    return ""
 
 
 def use_sibling_long_context_tables(task_path: Path) -> None:

@@ -71,22 +71,6 @@ class Player(Protocol):
         ...
 
 
-class Agent(Protocol):
-    """Interface of agents, which make a player for each episode.
-
-    Players of one agent may answer in several threads at once.
-    """
-
-    name: str
-
-    def make_player(self, task: Task, handler: str, seed: int) -> Player:
-        """Make a player for an episode of a task."""
-        ...
-
-    def close(self) -> None:
-        """Close the agent's connections."""
-
-
 def as_tool_calls(response: Any, calls: Mapping[str, tuple[Call, ...]]) -> Any:
     """Convert an answer to BFCL's form of tool calls."""
     if isinstance(response, list):
@@ -160,20 +144,16 @@ def _next_situation(before: PolicyInput, info: Mapping[str, Any]) -> PolicyInput
     before = before._replace(heard="\n".join((before.heard, *new)))
     if turn == before.turn:
         return before._replace(step_in_turn=before.step_in_turn + 1, tools=tools)
-    is_first = before.turn < 0
-    return before._replace(
-        turn=turn,
-        step_in_turn=0,
-        user_text=_user_text(info),
-        tools=tools,
-        instructions=str(info.get("instructions", "")) if is_first else before.instructions,
-    )
-
-
-def _user_text(info: Mapping[str, Any]) -> str:
-    texts = [
+    said = [
         str(message.get("content") or "")
         for message in info.get("messages", ())
         if message["role"] == "user"
     ]
-    return texts[-1] if texts else ""
+    is_first = before.turn < 0
+    return before._replace(
+        turn=turn,
+        step_in_turn=0,
+        user_text=said[-1] if said else "",
+        tools=tools,
+        instructions=str(info.get("instructions", "")) if is_first else before.instructions,
+    )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -14,7 +15,8 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from fctncalling.data.http_client import BadAddress, HttpClient, Reply, RequestFailed
 from fctncalling.data.types import Message, Task
@@ -26,24 +28,91 @@ from fctncalling.evaluation.agents.agent import (
     ContextOverflow,
     Player,
 )
-from fctncalling.evaluation.agents.redaction import Redactor, without_credentials
+
+REDACTED = "[redacted]"
+_LEAST_IN_ERRORS, _LEAST_IN_ANSWERS = 4, 6
+"""Shortest secret that is searched for: a placeholder such as "none" may be a word of an answer."""
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s?#\"'<>]+@")
 
 
-class Endpoint(Protocol):
-    """Interface of chat-completion endpoints for players."""
+class Redactor:
+    """Redactor of secrets in texts, however an endpoint writes them back.
 
-    def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
-        """Complete a conversation: return the message, with finish_reason "length" if cut."""
-        ...
+    API keys and URL credentials never reach results, logs or error messages.
+    """
 
-    def print_once(self, text: str) -> None:
-        """Print a note once."""
+    def __init__(self, key: str, url: str) -> None:
+        secrets = {key, *_credentials(url)} - {""}
+        self._in_errors = _pattern(secrets, _LEAST_IN_ERRORS)
+        self._in_answers = _pattern(secrets, _LEAST_IN_ANSWERS)
+
+    def redact_text(self, text: str) -> str:
+        """Redact an error text: its secrets, and the credentials of URLs."""
+        return _CREDENTIALS.sub(f"{REDACTED}@", _replaced(self._in_errors, text))
+
+    def redact_json(self, value: Any) -> Any:
+        """Redact the secrets in a JSON value; RecursionError if it nests too deep."""
+        if isinstance(value, str):
+            return _replaced(self._in_answers, value)
+        if isinstance(value, Mapping):
+            return {self.redact_json(key): self.redact_json(item) for key, item in value.items()}
+        return [self.redact_json(item) for item in value] if isinstance(value, list) else value
+
+
+def without_credentials(url: str) -> str:
+    """Return a URL without credentials: user, password and query."""
+    return _CREDENTIALS.sub("", url).partition("?")[0]
+
+
+def _credentials(url: str) -> set[str]:
+    """Return the password of a URL, and user and password together as HTTP sends them."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return set()
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if not user and not password:
+        return set()
+    pair = f"{user}:{password}"
+    own = {password, pair} if password else {user}  # a token alone
+    return {*own, _base64(pair)}
+
+
+def _pattern(secrets: set[str], least: int) -> re.Pattern[str] | None:
+    long_enough = {secret for secret in secrets if len(secret) >= least}
+    forms = {*long_enough, *map(_base64, long_enough)}
+    longest_first = sorted(forms, key=len, reverse=True)
+    return re.compile("|".join(map(_however_written, longest_first))) if forms else None
+
+
+def _base64(secret: str) -> str:
+    return base64.b64encode(secret.encode()).decode().rstrip("=")
+
+
+def _however_written(secret: str) -> str:
+    r"""Return the pattern of a text whose characters may be escaped.
+
+    By backslashes, as JSON in JSON has them, as \u005c, or as %5C.
+    """
+    return "".join(map(_character, secret))
+
+
+def _character(char: str) -> str:
+    plain = char if char.isalnum() else rf"\\*{re.escape(char)}"
+    units = char.encode("utf-16-be").hex()
+    escaped = "".join(rf"\\+u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    percent = "".join(f"%{byte:02x}" for byte in char.encode())
+    return f"(?:{plain}|(?i:{escaped}|{percent}))"
+
+
+def _replaced(pattern: re.Pattern[str] | None, text: str) -> str:
+    return text if pattern is None else pattern.sub(REDACTED, text)
 
 
 class EndpointPlayer:
     """Player of one episode that asks an endpoint for each message."""
 
-    def __init__(self, endpoint: Endpoint, form: str) -> None:
+    def __init__(self, endpoint: EndpointAgent, form: str) -> None:
         self._endpoint = endpoint
         self._form = form
         self._conversation = CONVERSATIONS[form]()
@@ -60,20 +129,18 @@ class EndpointPlayer:
         thought = message.get("reasoning_content") or message.get("reasoning")
         self.thought = thought if isinstance(thought, str) else ""
         if self._form == "tool_call" and not message.get("tool_calls"):
-            self._note_calls_in_text(message_text(message), tools)
+            if reads_as_calls(message_text(message), tools):
+                self._endpoint.print_once(
+                    "the endpoint returns calls as text, which --form tool_call takes for chat: "
+                    "with --form tools_text they are read (or start the server with a tool-call "
+                    "parser)"
+                )
             if bears_call(self.thought):
                 self._endpoint.print_once(
                     "the endpoint returns calls within reasoning_content, where they are no calls: "
                     "check the server's reasoning parser"
                 )
         return conversation.to_action(message)
-
-    def _note_calls_in_text(self, text: str, tools: Sequence[Any]) -> None:
-        if reads_as_calls(text, tools):
-            self._endpoint.print_once(
-                "the endpoint returns calls as text, which --form tool_call takes for chat: with "
-                "--form tools_text they are read (or start the server with a tool-call parser)"
-            )
 
 
 _OVERFLOW = re.compile(
@@ -135,7 +202,12 @@ class EndpointAgent:
         base = settings.base_url or os.environ.get("OPENAI_BASE_URL") or BASE_URL
         self._address = f"{base.rstrip('/')}/chat/completions"
         self._url = without_credentials(self._address)  # as it is shown
-        key = _key(settings.api_key_env)
+        key = os.environ.get(settings.api_key_env, "").strip()
+        if not key.isascii() or not key.isprintable():
+            raise AgentSetupError(
+                f"{settings.api_key_env}: the key cannot be sent as a header: expected printable "
+                "ASCII in one line"
+            )
         self._redactor = Redactor(key, self._address)
         try:
             self._client = HttpClient(key=key, timeout_s=settings.timeout_s)
@@ -191,24 +263,19 @@ class EndpointAgent:
                 max_tokens = max(MIN_TOKENS, max_tokens // 4)
                 continue
             self._has_called = self._has_called or bool(message.get("tool_calls"))
-            if tools and not self._has_called:
-                self._note_tools_left_out(tools, prompt_tokens)
+            # A compact template writes little more than names; a model that calls has seen them.
+            if tools and not self._has_called and prompt_tokens is not None:
+                num_chars = len(json.dumps(list(tools)))
+                if prompt_tokens * MOST_CHARS_PER_TOKEN < num_chars:
+                    self.print_once(
+                        f"{self._url}: the prompt has {prompt_tokens} tokens, too few for the "
+                        f"{num_chars} characters of the tools' schemas in it, and no answer has "
+                        "called one: the server's chat template seems to leave `tools` out, so "
+                        "that the model cannot know them. --form prompting writes them into the "
+                        "system message",
+                        about="tools left out",
+                    )
             return message
-
-    def _note_tools_left_out(self, tools: Sequence[Any], prompt_tokens: int | None) -> None:
-        """Announce a prompt too short to contain its tools: the model cannot call any.
-
-        A compact template writes little more than names; a model that calls has seen them.
-        """
-        num_chars = len(json.dumps(list(tools)))
-        if prompt_tokens is not None and prompt_tokens * MOST_CHARS_PER_TOKEN < num_chars:
-            self.print_once(
-                f"{self._url}: the prompt has {prompt_tokens} tokens, too few for the "
-                f"{num_chars} characters of the tools' schemas in it, and no answer has called "
-                "one: the server's chat template seems to leave `tools` out, so that the model "
-                "cannot know them. --form prompting writes them into the system message",
-                about="tools left out",
-            )
 
     def _request_with_retries(self, body: Any) -> tuple[dict[str, Any], int | None]:
         started, retries = time.monotonic(), self.settings.retries
@@ -303,16 +370,12 @@ class EndpointAgent:
             reply_message = _validated_message(raw)
             if choice.get("finish_reason") == "length":
                 reply_message["finish_reason"] = "length"
-            return reply_message, _prompt_tokens(answer)
+            usage = answer.get("usage")
+            tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+            return reply_message, tokens if isinstance(tokens, int) and tokens > 0 else None
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             why = f" ({error})" if isinstance(error, _MalformedMessage) else ""
             raise RequestFailed(f"no message in the answer{why}: {text[:300]}") from None
-
-
-def _prompt_tokens(answer: Mapping[str, Any]) -> int | None:
-    usage = answer.get("usage")
-    prompt_tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    return prompt_tokens if isinstance(prompt_tokens, int) and prompt_tokens > 0 else None
 
 
 class _MalformedMessage(ValueError):
@@ -363,15 +426,6 @@ def _validated_message(message: Any) -> dict[str, Any]:
         if not isinstance(arguments, str):
             function["arguments"] = json.dumps(arguments or {})
     return message
-
-
-def _key(variable: str) -> str:
-    key = os.environ.get(variable, "").strip()
-    if not key.isascii() or not key.isprintable():
-        raise AgentSetupError(
-            f"{variable}: the key cannot be sent as a header: expected printable ASCII in one line"
-        )
-    return key
 
 
 def _seconds(text: str | None) -> float:

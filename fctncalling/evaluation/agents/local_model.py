@@ -8,9 +8,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
 
@@ -31,23 +32,14 @@ MakeEnv = Callable[[tuple[Task, ...]], FunctionCallingEnv]
 CHUNK = 4
 
 
-class EpisodeToPlay(Protocol):
-    """Interface of an episode to play."""
+class PlannedTask(NamedTuple):
+    """Planned task: one episode to play, with its task as the agent gets it."""
 
-    @property
-    def category(self) -> str:
-        """Category of the task."""
-        ...
-
-    @property
-    def task(self) -> Task:
-        """Task to play."""
-        ...
-
-    @property
-    def sample(self) -> int:
-        """Number of the sample, from 0."""
-        ...
+    category: str  # under which its answer is scored
+    task: Task
+    handler: str
+    sample: int = 0  # which of the --num_samples of its task
+    dataset_path: str = ""  # the path of --dataset_path that it is from
 
 
 @dataclass(frozen=True)
@@ -103,11 +95,8 @@ class LocalModel:
         )
         self.call_form = find_call_form(self._template)
         self.form = settings.form or ("tool_call" if self._template.takes_tools else "prompting")
-        self._engine: GenerationEngine | None = None
 
-    def play_all(
-        self, items: Iterable[EpisodeToPlay], make_env: MakeEnv
-    ) -> Iterator[PlayedEpisode]:
+    def play_all(self, items: Iterable[PlannedTask], make_env: MakeEnv) -> Iterator[PlayedEpisode]:
         """Play all episodes and yield them in order.
 
         make_env: gives an environment over tasks.
@@ -123,7 +112,7 @@ class LocalModel:
 
             records = collect(
                 [fresh() for _ in range(min(num_envs, len(chunk)))],
-                self._actor(),
+                self._engine,
                 self._template,
                 [item.task.id for item in chunk],
                 max_episode_tokens=self._settings.max_episode_tokens,
@@ -137,12 +126,8 @@ class LocalModel:
             for record in records:
                 yield _played_episode(record, is_whole_context=self._is_whole_context)
 
-    def _actor(self) -> GenerationEngine:
-        if self._engine is None:
-            self._engine = self._loaded()
-        return self._engine
-
-    def _loaded(self) -> GenerationEngine:
+    @cached_property
+    def _engine(self) -> GenerationEngine:
         from fctncalling.algorithms.config import resolve_device
         from fctncalling.algorithms.generation.engine import GenerationEngine
         from fctncalling.algorithms.policy.precision import NAMES, set_compute_dtype

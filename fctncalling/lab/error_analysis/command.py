@@ -23,12 +23,15 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.score.answer_judge import AnswerJudge
-from fctncalling.cli.score.disputed_truths import disputed_line, truth_fault
+from fctncalling.cli.score.answer_judge import (
+    AnswerJudge,
+    UnreadAnswers,
+    disputed_line,
+    truth_fault,
+)
 from fctncalling.cli.score.readings import Reading, ReadingFlags, add_reading_arguments
 from fctncalling.cli.score.results import RecordedAnswer, RecordedAnswers
 from fctncalling.cli.score.score_files import steps_of_messages
-from fctncalling.cli.score.unread_answers import UnreadAnswers
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.parser import add_flag, add_json_switch
 from fctncalling.cli.shared.task_finder import TaskFinder

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.score.disputed_truths import disputed_truths
+from fctncalling.cli.score.answer_judge import UnreadAnswers, disputed_truths
 from fctncalling.cli.score.readings import ReadingFlags
 from fctncalling.cli.score.results import (
     CategoryAnswers,
@@ -17,7 +17,6 @@ from fctncalling.cli.score.results import (
     read_response,
 )
 from fctncalling.cli.score.score_files import steps_of_messages
-from fctncalling.cli.score.unread_answers import UnreadAnswers
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, read_records
 from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools

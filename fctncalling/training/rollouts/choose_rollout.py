@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.laboratory import import_laboratory_module
 from fctncalling.training.rollouts.rollout_backends import EpisodeSource, LocalRollout, Rollout
 from fctncalling.training.run_config import RunConfig
+from fctncalling.training.task_setup import TaskSetup
 
 
 def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
@@ -56,17 +55,16 @@ def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
 def choose_rollout(
     config: TrainConfig,
     run_config: RunConfig,
-    *,
     policy: ActorCritic,
     template: ChatTemplate,
-    make_env: Callable[[], Any],
+    setup: TaskSetup,
     processes: ProcessGroup,
-    source: EpisodeSource | None = None,
 ) -> Rollout:
-    """Choose the rollout that the settings select, a backend.
-
-    source: what plays in place of environments.
-    """
+    """Choose the rollout that the settings select, a backend; an agent plays in place of envs."""
+    source: EpisodeSource | None = None
+    if run_config.agent_command is not None:
+        part = import_laboratory_module("gateway.agent_source")
+        source = part.AgentEpisodeSource(config, run_config, setup, template, processes.count)
     if run_config.num_rollout_workers:
         from fctncalling.training.rollouts.ray_rollout import RayRollout
 
@@ -74,5 +72,5 @@ def choose_rollout(
     if config.rollout_engine == "vllm":
         from fctncalling.training.rollouts.vllm_rollout import VllmRollout
 
-        return VllmRollout(config, run_config, policy, template, make_env, processes, source)
-    return LocalRollout(config, policy, template, make_env, processes, source=source)
+        return VllmRollout(config, run_config, policy, template, setup.make_env, processes, source)
+    return LocalRollout(config, policy, template, setup.make_env, processes, source=source)

@@ -72,8 +72,8 @@ def rollout_timings(
     }
 
 
-class Rollout(Protocol):
-    """Interface of a rollout, a backend which plays rounds with the current policy.
+class Rollout:
+    """Base class of rollouts, backends which play rounds with the current policy.
 
     Methods are collective: all processes of a run call them, and get the same results.
     """
@@ -88,7 +88,7 @@ class Rollout(Protocol):
 
         Raises KeyboardInterrupt in all processes where one was interrupted.
         """
-        ...
+        raise NotImplementedError
 
     def start_round(
         self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
@@ -100,7 +100,8 @@ class Rollout(Protocol):
         """
 
     def round_weights(self, rollout_round: RolloutRound) -> Weights | None:
-        """Return the weights of a started round, in the process that holds them."""
+        """Return the weights of a started round, in the process that holds them, or None."""
+        return None
 
     def close(self) -> None:
         """Close environments and connections."""
@@ -126,7 +127,7 @@ class EpisodeSource(Protocol):
 MakeEngine = Callable[[ActorCritic, RolloutRound], Engine]
 
 
-class LocalRollout:
+class LocalRollout(Rollout):
     """Local rollout, in the learning processes, each of which plays its share.
 
     `make_engine` returns the engine that samples actions; None: a GenerationEngine over the
@@ -178,15 +179,6 @@ class LocalRollout:
         with self._engine_running(rollout_round) as engine:
             episodes = self._collect(engine, rollout_round, numbers)
             return RolloutResult(episodes, *engine.token_counts)
-
-    def start_round(
-        self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
-    ) -> None:
-        """Start no round in the background: a learning process cannot; `play` does all."""
-
-    def round_weights(self, rollout_round: RolloutRound) -> Weights | None:
-        """Return no weights: None, as no round is started in the background."""
-        return None
 
     def close(self) -> None:
         """Close the environments and agents."""

@@ -38,7 +38,13 @@ class RoundPlanner:
         """Return the round of the next update, or an extra one, or one `ahead`."""
         words = (self._config.seed, counters.updates + ahead, SeedStream.ROLLOUT)
         seed = derive_seed(*words, extra) if extra else derive_seed(*words)
-        drawn, starts = self._next_tasks(counters, extra, ahead), list[int]()
+        count, starts = self._config.episodes_per_update // self.group_size, list[int]()
+        drawn = self._sampler.draw(
+            count,
+            position=(counters.updates + ahead + counters.extra_rounds + extra) * count,
+            update=counters.updates + ahead,
+            successes=counters.successes,
+        )
         if self._starts is not None:
             starts = self._starts.draw(drawn, counters.starts, counters.updates + ahead, extra)
         return RolloutRound(
@@ -62,16 +68,6 @@ class RoundPlanner:
         seed = derive_seed(self._config.seed, 0, SeedStream.CRITIC_WARM_UP_ROLLOUT)
         return RolloutRound(tuple(tasks), seed, self._config.temperature, 0)
 
-    def _next_tasks(self, counters: Counters, extra: int, ahead: int) -> list[str]:
-        """Return the tasks of the next round's groups."""
-        count = self._config.episodes_per_update // self.group_size
-        return self._sampler.draw(
-            count,
-            position=(counters.updates + ahead + counters.extra_rounds + extra) * count,
-            update=counters.updates + ahead,
-            successes=counters.successes,
-        )
-
     def _repeated(self, of_groups: Sequence[T]) -> tuple[T, ...]:
         return tuple(each for each in of_groups for _ in range(self.group_size))
 
@@ -86,11 +82,6 @@ def evaluation_rounds(
         RolloutRound(tasks, EVALUATION_SEED, 0.0, version),
         RolloutRound(several, EVALUATION_SEED, config.temperature, version, count),
     )
-
-
-def weights_to_tensors(weights: Weights) -> dict[str, torch.Tensor]:
-    """Convert weights to tensors, as a checkpoint holds them."""
-    return {name: torch.tensor(weight) for name, weight in weights.items()}
 
 
 def restore_round(state: Mapping[str, Any]) -> tuple[RolloutRound, Weights]:
@@ -131,7 +122,10 @@ class PrefetchedRounds:
     def state(self) -> list[dict[str, Any]]:
         """Return the state for a checkpoint: the rounds and their weights."""
         weights = {each.version: self._rollout.round_weights(each) or {} for each in self._rounds}
-        tensors = {version: weights_to_tensors(weights[version]) for version in weights}
+        tensors = {
+            version: {name: torch.tensor(weight) for name, weight in of_version.items()}
+            for version, of_version in weights.items()
+        }
         return [
             {"round": [list(each.task_ids), *each[1:]], "weights": tensors[each.version]}
             for each in self._rounds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,12 @@ class VllmRollout(LocalRollout):
         if published.versions and published.versions[-1].number == number:
             return
         text = list(self.template.tokenizer(CHECK_TEXT)["input_ids"])[:CHECK_TOKENS]
-        logprobs = self._text_logprobs(text)
+        ids = torch.tensor([text], device=self.processes.device)
+        attended = torch.ones_like(ids, dtype=torch.bool)
+        acted = attended.clone()
+        acted[:, 0] = False
+        with torch.no_grad():  # training's forward; with FSDP a collective operation
+            logprobs: list[float] = self.policy(Batch(ids, attended, acted)).logprobs.tolist()
         first = self.processes.is_first
         try:
             folder = published.new_folder(number) if first else None
@@ -110,19 +115,6 @@ class VllmRollout(LocalRollout):
             ) from error
         if folder is not None:
             published.publish(folder, number, text, logprobs)
-
-    @torch.no_grad()
-    def _text_logprobs(self, text: Sequence[int]) -> list[float]:
-        """Return the log-probabilities of a text's tokens after the first, by training's forward.
-
-        With FSDP a collective operation.
-        """
-        ids = torch.tensor([text], device=self.processes.device)
-        attended = torch.ones_like(ids, dtype=torch.bool)
-        acted = attended.clone()
-        acted[:, 0] = False
-        found: list[float] = self.policy(Batch(ids, attended, acted)).logprobs.tolist()
-        return found
 
     def _check_logprobs(self, name: str) -> None:
         """Raise SettingError if a server's log-probabilities ignore its temperature."""
