@@ -22,11 +22,10 @@ from fctncalling.envs.handlers import Handler
 from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.judging.judge import EpisodeJudge, bounded_memo
 from fctncalling.envs.judging.strict import strict_verdict
-from fctncalling.envs.place import Place, place_on_path
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.prompts import PROMPT_STYLES, TaskPrompt
 from fctncalling.envs.rewards import Reward, is_strict_reward
-from fctncalling.envs.state_hash import state_hash
+from fctncalling.envs.state_hash import Place, place_on_path, state_hash
 from fctncalling.envs.user_tools import UserTools
 from fctncalling.envs.users.rule_user import RuleUser
 from fctncalling.envs.users.user_names import User, make_user

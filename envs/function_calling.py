@@ -23,7 +23,7 @@ from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward, is_user_reward
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText
-from fctncalling.envs.task_set import TaskSet, make_task_set
+from fctncalling.envs.task_set import TaskSet, make_task_set, requested_task_id
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.envs.user_tools import ToolsArgument, UserTools
@@ -78,7 +78,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     - `state_hash`: str, of what decides the future (unless the episode ended, or a tool's state
       cannot be read). See `fctncalling.envs.state_hash`.
     - `place`: (int, int, bool), where a truth's calls are known: turn, calls of the truth still to
-      come, whether the episode is on the truth's path. See `fctncalling.envs.place`.
+      come, whether the episode is on the truth's path. See `fctncalling.envs.state_hash`.
     - `instructions`: str, the system text of the prompting form (`reset`).
     - `repairs`: list of str, what a lenient handler mended before it read the action.
     - `observation_bytes_cut`: int, by how much the observation was cut.
@@ -214,7 +214,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         something, ToolDefinitionError for a class of which no docs can be made.
         """
         super().reset(seed=seed)
-        task = self._tasks.choose(options, self.np_random)
+        task_id, tasks = requested_task_id(options), self._tasks
+        task = tasks.sample(self.np_random) if task_id is None else tasks.by_id(task_id)
         session, extra = None, dict[str, Any]()
         try:
             session = self._tools.tool_session(task)

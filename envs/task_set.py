@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from numpy.random import Generator
 
@@ -23,15 +23,26 @@ class UnknownTask(KeyError):
         return str(self.args[0])  # KeyError would show the message as a quoted literal
 
 
-class TaskSet:
-    """Tasks in order and by id; read-only, so environments can share one."""
+class TaskWithId(Protocol):
+    """Task of any environment: it has an id."""
 
-    def __init__(self, tasks: Sequence[Task], origin: str = "tasks") -> None:
+    @property
+    def id(self) -> str:
+        """Id, unique in its set."""
+        ...
+
+
+AnyTask = TypeVar("AnyTask", bound=TaskWithId)
+
+
+class TaskList(Generic[AnyTask]):
+    """List of tasks, also by id; ValueError for an empty list or a repeated id."""
+
+    def __init__(self, tasks: Sequence[AnyTask], origin: str = "tasks") -> None:
         if not tasks:
             raise ValueError(f"{origin} holds no task: expected at least one.")
         self.tasks = tuple(tasks)
         self.origin = origin
-        self.with_tool_paths = tuple(task for task in self.tasks if task.tool_paths)
         self._by_id = {task.id: task for task in tasks}
         if twice := [
             task_id for task_id, count in Counter(task.id for task in tasks).items() if count > 1
@@ -44,7 +55,7 @@ class TaskSet:
     def __len__(self) -> int:
         return len(self.tasks)
 
-    def by_id(self, task_id: str) -> Task:
+    def by_id(self, task_id: str) -> AnyTask:
         """Return a task by its id; raises UnknownTask, naming some that exist."""
         if task_id not in self._by_id:
             ids = ", ".join(f'"{task.id}"' for task in self.tasks[:_SHOWN_IDS])
@@ -55,15 +66,17 @@ class TaskSet:
             )
         return self._by_id[task_id]
 
-    def choose(self, options: Mapping[str, Any] | None, random: Generator) -> Task:
-        """Return the task `options["task_id"]`, or a random one.
+    def sample(self, generator: Generator) -> AnyTask:
+        """Sample a task at random, uniformly."""
+        return self.tasks[int(generator.integers(len(self)))]
 
-        Raises UnknownTask, ValueError.
-        """
-        task_id = requested_task_id(options)
-        return (
-            self.tasks[int(random.integers(len(self)))] if task_id is None else self.by_id(task_id)
-        )
+
+class TaskSet(TaskList[Task]):
+    """Tasks in BFCL's format, in order and by id; read-only, so environments can share one."""
+
+    def __init__(self, tasks: Sequence[Task], origin: str = "tasks") -> None:
+        super().__init__(tasks, origin)
+        self.with_tool_paths = tuple(task for task in self.tasks if task.tool_paths)
 
 
 def requested_task_id(options: Mapping[str, Any] | None) -> Any:

@@ -14,10 +14,10 @@ from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.handlers.call_forms import CallForm
 from fctncalling.envs.handlers.call_marks import Way, flexible, is_opened, ways_of
 from fctncalling.envs.handlers.handler import (
+    CallFormat,
     DecodedAction,
     DecodeError,
     Handler,
-    NativeToolCallFormat,
     Record,
     calls_of_record,
     closing_bracket_end,
@@ -47,7 +47,7 @@ _BETWEEN_OBJECTS = re.compile(r"\s*+(?:[,;]\s*+)?(?:<\|python_tag\|>\s*+)?(?=\{)
 Opening = tuple[Way, re.Match[str]]
 
 
-class FormCalls(NativeToolCallFormat):
+class FormCalls(CallFormat):
     """Handler of calls in one form of the table; text around calls is ignored.
 
     A text without the form's mark holds no calls; one of several calls that breaks is an error.
@@ -60,8 +60,7 @@ class FormCalls(NativeToolCallFormat):
         marks = form.marks if not form.alone else ()
         self._mark = re.compile("|".join(map(re.escape, marks))) if marks else None
         self._arguments = _ArgumentReader(form) if form.argument else None
-        self._is_python = form.ways[0][1] == "python"
-        self.read_calls = calls_of_record if self._is_python else named_calls
+        self.is_native = form.ways[0][1] != "python"
 
     def recognises(self, text: str) -> bool:
         """Whether a call of the form opens in the text."""
@@ -93,11 +92,12 @@ class FormCalls(NativeToolCallFormat):
                 self._arguments.require_no_closing(behind)
         if alone and (end == 0 or text[end:].strip()):
             raise DecodeError("syntax", f"expected nothing but calls: {text[end : end + 40]!r}")
-        return DecodedAction(record, self.read_calls, self.call_strings)
+        calls_of = named_calls if self.is_native else calls_of_record
+        return DecodedAction(record, calls_of, self.call_strings)
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings as BFCL executes them; raises DecodeError."""
-        return multi_turn_call_strings(calls) if self._is_python else super().call_strings(calls)
+        return super().call_strings(calls) if self.is_native else multi_turn_call_strings(calls)
 
     def _next(self, text: str, index: int) -> Opening | None:
         """Find the next opening of a call; None if there is none.

@@ -207,7 +207,9 @@ class CallFormat(Handler):
     A subclass defines `decode_ast` and `candidate_texts`.
     """
 
-    read_calls = staticmethod(calls_of_record)  # of a record
+    # Whether models have it in their chat template: call strings have no blanks then, as BFCL
+    # executes those, and values, which are JSON, all have a text.
+    is_native = False
 
     @abstractmethod
     def decode_ast(self, text: str) -> Record:
@@ -225,11 +227,17 @@ class CallFormat(Handler):
 
         Its calls raise DecodeError also where the record is no list of named calls.
         """
-        return DecodedAction(self.decode_ast(text), self.read_calls, self.call_strings)
+        calls_of = named_calls if self.is_native else calls_of_record
+        return DecodedAction(self.decode_ast(text), calls_of, self.call_strings)
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings `name(k=repr(v), ...)`, in order; raises DecodeError."""
-        return bfcl_call_strings(calls)
+        if not self.is_native:
+            return bfcl_call_strings(calls)
+        return [
+            f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
+            for call in calls
+        ]
 
     def render(self, calls: Sequence[Call]) -> str:
         """Write calls as their canonical text; ValueError if the form cannot express them."""
@@ -255,22 +263,6 @@ def docs_of_calls(calls: Sequence[Call]) -> list[FunctionDoc]:
             # without a type where some values are texts and some are not
             properties[key] = schema if properties.get(key, schema) == schema else {}
     return [FunctionDoc(name, "", {"properties": properties}) for name, properties in docs.items()]
-
-
-class NativeToolCallFormat(CallFormat):
-    """Base class of formats of models with tools in their chat template.
-
-    Their call strings have no blanks, as BFCL executes those. Values in JSON all have a text.
-    """
-
-    read_calls = staticmethod(named_calls)
-
-    def call_strings(self, calls: Sequence[Call]) -> list[str]:
-        """Return the call strings `name(k=repr(v),...)`, in order."""
-        return [
-            f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
-            for call in calls
-        ]
 
 
 def parse_json(text: str) -> Any:

@@ -13,8 +13,8 @@ from typing import Any
 
 from fctncalling.data.types import Call, tool_call
 from fctncalling.envs.handlers.handler import (
+    CallFormat,
     DecodeError,
-    NativeToolCallFormat,
     Record,
     parse_call_object,
     parse_json,
@@ -30,7 +30,7 @@ _TOOL_CALL_KEYS = ("id", "type", "function", "index")
 _FUNCTION_OBJECT = re.compile(r'"function"\s*:\s*\{')
 
 
-class OpenAIMessages(NativeToolCallFormat):
+class OpenAIMessages(CallFormat):
     """Handler of OpenAI's assistant messages with `tool_calls`, or of that list alone.
 
     Arguments are JSON text there; an object, as chat templates want it, is read too. A message
@@ -38,6 +38,7 @@ class OpenAIMessages(NativeToolCallFormat):
     """
 
     name = "openai_messages"
+    is_native = True
 
     def recognises(self, text: str) -> bool:
         """Whether the text is a message with `tool_calls`, or their list."""
@@ -79,13 +80,14 @@ def _function_call(call: Any) -> dict[Any, Any]:
     return parse_call_object({**function, "arguments": parsed}, "arguments")
 
 
-class BfclFunctionCalls(NativeToolCallFormat):
+class BfclFunctionCalls(CallFormat):
     """Handler of BFCL's function-calling form: [{name: arguments}] in JSON.
 
     Dots in names were sent as underscores; decoding leaves names as they came.
     """
 
     name = "tool_calls"
+    is_native = True
 
     def recognises(self, text: str) -> bool:
         """Whether the text opens with a JSON list of objects."""

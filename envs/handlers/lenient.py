@@ -29,8 +29,7 @@ from fctncalling.envs.handlers.handler import (
     require_shallow_nesting,
     to_json,
 )
-from fctncalling.envs.handlers.json_calls import OpenAIMessages
-from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG, JsonReturn, ReturnFormat
+from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG, ReturnFormat
 
 
 def json_span(text: str) -> str:
@@ -198,7 +197,9 @@ class LenientCalls(Handler):
 def _is_json(handler: Handler) -> bool:
     if isinstance(handler, FormCalls):
         return handler.form.ways[0][1] in ("object", "list", "lines")
-    return isinstance(handler, OpenAIMessages | JsonReturn) or handler.name == "tool_calls"
+    if isinstance(handler, ReturnFormat):
+        return handler.format == "json"
+    return handler.name in ("openai_messages", "tool_calls")
 
 
 def _decoded(call: Any) -> Any:

@@ -15,11 +15,11 @@ from __future__ import annotations
 import ast
 import json
 import re
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape
@@ -50,21 +50,28 @@ OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
 _OPENED_TAG = rf"{OPEN_TAG}\s*+(?>(?:```json)?)(?>(?:```xml)?)[{FENCE}]*+"
 
 
+class CallText(NamedTuple):
+    """How a return format writes calls, and how BFCL reads them."""
+
+    beginning: str  # pattern of what stands behind the tag
+    syntax: str  # pattern of a text with calls, from there on
+    read: Callable[[str], Record]  # a text without its tag; raises DecodeError
+    write: Callable[[Sequence[Call]], Iterable[str]]  # candidate texts, the canonical one first
+
+
 class ReturnFormat(CallFormat):
-    """Base class of the return formats of BFCL's format sensitivity.
+    """Handler of one return format of BFCL's format sensitivity.
 
     `tagged` where calls must be inside <TOOLCALL> and </TOOLCALL>.
     """
 
-    format: str  # BFCL's name of it
-    beginning: str  # pattern of what stands behind the tag
-    syntax: str  # pattern of a text with calls, from there on
-
-    def __init__(self, *, tagged: bool) -> None:
+    def __init__(self, form: str, *, tagged: bool) -> None:
+        self.format = form  # BFCL's name of it
         self.tagged = tagged
-        opening = f"{_OPENED_TAG}(?={self.beginning})" if tagged else ""
-        self._calls = re.compile(f"{opening}(?s:{self.syntax})")
-        self.name = f"bfcl_{self.format}{'_tagged' if tagged else ''}"
+        self._text = text = CALL_TEXTS[form]
+        opening = f"{_OPENED_TAG}(?={text.beginning})" if tagged else ""
+        self._calls = re.compile(f"{opening}(?s:{text.syntax})")
+        self.name = f"bfcl_{form}{'_tagged' if tagged else ''}"
 
     def recognises(self, text: str) -> bool:
         """Whether the text, after a tag, opens calls of the format."""
@@ -76,22 +83,17 @@ class ReturnFormat(CallFormat):
     def decode_ast(self, text: str) -> Record:
         """Decode a text as BFCL's AST decoder does, to its record; raises DecodeError."""
         text = bracketed(text)
-        return self.decode_untagged(
-            _between(text, OPEN_TAG, CLOSE_TAG).strip() if self.tagged else text
-        )
+        return self._text.read(_between(text, OPEN_TAG, CLOSE_TAG).strip() if self.tagged else text)
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield candidate texts of calls, tagged if the variant is."""
-        for text in self.untagged_candidate_texts(calls):
+        for text in self._text.write(calls):
             yield f"{OPEN_TAG}{text}{CLOSE_TAG}" if self.tagged else text
 
-    @abstractmethod
-    def decode_untagged(self, text: str) -> Record:
-        """Decode a text without its tag to a record; raises DecodeError."""
-
-    @abstractmethod
-    def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield candidate texts of calls without tags, the canonical one first."""
+    def call_strings(self, calls: Sequence[Call]) -> list[str]:
+        """Return the call strings, as BFCL executes them; raises DecodeError."""
+        is_python = self.format == "python"
+        return multi_turn_call_strings(calls) if is_python else super().call_strings(calls)
 
 
 def _between(text: str, opening: str, closing: str) -> str:
@@ -102,68 +104,41 @@ def _between(text: str, opening: str, closing: str) -> str:
     return inside
 
 
-class TaggedPythonReturn(ReturnFormat):
-    """Return format: a list of Python calls between tags; without tags as PythonCalls."""
-
-    format = "python"
-    beginning = r"(?!<|\[?\s*\{)"
-    syntax = r".*?\w\("
-
-    def decode_untagged(self, text: str) -> Record:
-        """Decode one Python expression to its calls; raises DecodeError."""
-        return calls_of_expression(text)
-
-    def call_strings(self, calls: Sequence[Call]) -> list[str]:
-        """Return the call strings, as BFCL executes them; raises DecodeError."""
-        return multi_turn_call_strings(calls)
-
-    def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the calls in the prompting form."""
-        text = PythonCalls().render(calls)
-        yield text
-        yield text.replace("<", "\\x3c")  # in a string, where alone it can stand
+def _python_texts(calls: Sequence[Call]) -> Iterable[str]:
+    text = PythonCalls().render(calls)
+    yield text
+    yield text.replace("<", "\\x3c")  # in a string, where alone it can stand
 
 
 _FIRST_OBJECT, _LAST_OBJECT = re.compile(r"\[\s*+\{"), re.compile(r"\}\s*+\]")
 
 
-class JsonReturn(ReturnFormat):
-    """Return format: a fenced JSON list of {"function", "parameters"}.
+def _json_record(text: str) -> Record:
+    """Decode the first bracketed part that could list objects.
 
     Malformed JSON holds no calls and is no error. A list in an argument whose last item is an
     object ends the calls for BFCL, so such calls cannot be written.
     """
+    start, end = text.find("["), text.rfind("]")
+    if 0 <= start < end:
+        text = text[start : end + 1]
+    try:
+        listed = json.loads(first_list_of_objects(text))
+    except json.JSONDecodeError:
+        return []
+    except (ValueError, RecursionError) as error:  # digits or depth without end
+        raise DecodeError("size", f"more than is read: {error}") from None
+    require_shallow_nesting(listed, text)
+    if not isinstance(listed, list | dict | str):
+        raise DecodeError("shape", "expected a list of calls")
+    return [_function_call(item) for item in listed if isinstance(item, dict)]
 
-    format = "json"
-    beginning = r"\[?\s*\{"
-    syntax = r'(?=.*"parameters").*"function"\s*:\s*"'
 
-    def decode_untagged(self, text: str) -> Record:
-        """Decode the first bracketed part that could list objects.
-
-        Raises DecodeError.
-        """
-        start, end = text.find("["), text.rfind("]")
-        if 0 <= start < end:
-            text = text[start : end + 1]
-        try:
-            listed = json.loads(first_list_of_objects(text))
-        except json.JSONDecodeError:
-            return []
-        except (ValueError, RecursionError) as error:  # digits or depth without end
-            raise DecodeError("size", f"more than is read: {error}") from None
-        require_shallow_nesting(listed, text)
-        if not isinstance(listed, list | dict | str):
-            raise DecodeError("shape", "expected a list of calls")
-        return [_function_call(item) for item in listed if isinstance(item, dict)]
-
-    def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the fenced list, then the list with marks escaped."""
-        text = to_json(
-            [{"function": call.name, "parameters": dict(call.arguments)} for call in calls]
-        )
-        yield f"```json\n{text}\n```"
-        yield f"```json\n{escape_in_json(text)}\n```"
+def _json_texts(calls: Sequence[Call]) -> Iterable[str]:
+    """Yield the fenced list, then the list with marks escaped."""
+    text = to_json([{"function": call.name, "parameters": dict(call.arguments)} for call in calls])
+    yield f"```json\n{text}\n```"
+    yield f"```json\n{escape_in_json(text)}\n```"
 
 
 def _function_call(item: dict[str, Any]) -> dict[Any, Any]:
@@ -190,84 +165,65 @@ _OPENED = r".*?<functions>\s*(?:<(?!/)|\Z)"  # rather than named
 _CONTAINERS = {list: "array", tuple: "tuple", dict: "dict"}
 _LITERAL_TYPES = ("array", "tuple", "object", "dict")
 _ESCAPES = {'"': "&quot;", "\n": "&#10;"}
+XmlArgument = tuple[str | None, str, str]  # name, text, type
 
 
-class XmlReturn(ReturnFormat):
-    """Base class of the two XML return formats."""
+def _xml_record(text: str, arguments_of: Callable[[Element], Iterable[XmlArgument]]) -> Record:
+    """Decode the first closed <functions> element; raises DecodeError.
 
-    beginning = "<"
-    argument: str  # an argument as an element, with what is escaped for {name}, {text} and {kind}
-    arguments = "{}"  # what stands around the arguments of a function
+    `arguments_of`: yields a function's arguments; KeyError if an attribute is missing.
+    """
+    text = f"{_OPEN}{_between(text, _OPEN, _CLOSE)}{_CLOSE}"
+    try:
+        root = ElementTree.fromstring(text)
+        functions = [
+            (element.attrib["name"], list(arguments_of(element)))
+            for element in root.findall("function")
+        ]
+        values = chain.from_iterable(arguments for _, arguments in functions)
+        require_small_source(*(text for _, text, kind in values if kind in _LITERAL_TYPES))
+        return [
+            {name: {key: _READERS.get(kind, str)(text) for key, text, kind in arguments}}
+            for name, arguments in functions
+        ]
+    except ElementTree.ParseError as error:
+        raise DecodeError("syntax", f"not XML: {error}") from None
+    except KeyError as error:
+        raise DecodeError("shape", f"expected an attribute {error}") from None
+    except Exception as error:  # a number or literal that is none; half a surrogate pair
+        raise failed_reading(error) from None
 
-    @abstractmethod
-    def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
-        """Parse (name, text, type) of each argument; KeyError if an attribute is missing."""
 
-    def decode_untagged(self, text: str) -> Record:
-        """Decode the first closed <functions> element; raises DecodeError."""
-        text = f"{_OPEN}{_between(text, _OPEN, _CLOSE)}{_CLOSE}"
-        try:
-            root = ElementTree.fromstring(text)
-            functions = [
-                (element.attrib["name"], list(self.parse_arguments(element)))
-                for element in root.findall("function")
-            ]
-            values = chain.from_iterable(arguments for _, arguments in functions)
-            require_small_source(*(text for _, text, kind in values if kind in _LITERAL_TYPES))
-            return [
-                {name: {key: _READERS.get(kind, str)(text) for key, text, kind in arguments}}
-                for name, arguments in functions
-            ]
-        except ElementTree.ParseError as error:
-            raise DecodeError("syntax", f"not XML: {error}") from None
-        except KeyError as error:
-            raise DecodeError("shape", f"expected an attribute {error}") from None
-        except Exception as error:  # a number or literal that is none; half a surrogate pair
-            raise failed_reading(error) from None
+def _xml_texts(calls: Sequence[Call], argument: str, arguments: str = "{}") -> Iterable[str]:
+    """Yield the calls in XML; strings that XML would change become literals.
 
-    def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the calls in XML; strings that XML would change become literals."""
-        yield f"{_OPEN}{''.join(map(self._written, calls))}{_CLOSE}"
-
-    def _written(self, call: Call) -> str:
-        written = ""
+    `argument`: an argument as an element, with what is escaped for {name}, {text} and {kind};
+    `arguments`: what stands around those of a function.
+    """
+    functions = ""
+    for call in calls:
+        inside = ""
         for name, value in call.arguments.items():
             text, kind = _typed(value)
-            written += self.argument.format(name=_escaped(name), text=_escaped(text), kind=kind)
-        return f'<function name="{_escaped(call.name)}">{self.arguments.format(written)}</function>'
+            inside += argument.format(name=_escaped(name), text=_escaped(text), kind=kind)
+        inside = arguments.format(inside)
+        functions += f'<function name="{_escaped(call.name)}">{inside}</function>'
+    yield f"{_OPEN}{functions}{_CLOSE}"
 
 
-class VerboseXml(XmlReturn):
-    """Return format: `<params><param name="a" value="1" type="integer"/></params>`."""
-
-    format = "verbose_xml"
-    syntax = _OPENED  # the other one is asked first
-    argument = '<param name="{name}" value="{text}" type="{kind}"/>'
-    arguments = "<params>{}</params>"
-
-    def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
-        """Parse the arguments in <params>, or in the function: yield (name, text, type).
-
-        A value not given is empty.
-        """
-        params = function.find("params")
-        for param in (function if params is None else params).findall("param"):
-            get = param.attrib.get
-            yield get("name"), get("value", ""), get("type", "string")
+def _verbose_arguments(function: Element) -> Iterable[XmlArgument]:
+    """Yield the arguments in <params>, or in the function; a value not given is empty."""
+    params = function.find("params")
+    for param in (function if params is None else params).findall("param"):
+        get = param.attrib.get
+        yield get("name"), get("value", ""), get("type", "string")
 
 
-class ConciseXml(XmlReturn):
-    """Return format: `<param name="a" type="integer">1</param>`."""
-
-    format = "concise_xml"
-    syntax = rf"(?=(?>(?:[^< ]++|<(?!params)| (?!value=))*)\Z){_OPENED}"
-    argument = '<param name="{name}" type="{kind}">{text}</param>'
-
-    def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
-        """Parse the arguments directly below the function: yield (name, text, type)."""
-        for param in function.findall("param"):
-            attributes = param.attrib
-            yield attributes["name"], (param.text or "").strip(), attributes.get("type", "string")
+def _concise_arguments(function: Element) -> Iterable[XmlArgument]:
+    """Yield the arguments directly below the function."""
+    for param in function.findall("param"):
+        attributes = param.attrib
+        yield attributes["name"], (param.text or "").strip(), attributes.get("type", "string")
 
 
 def _literal(text: str) -> Any:
@@ -308,15 +264,39 @@ def _escaped(text: str) -> str:
     return escape(text, _ESCAPES)
 
 
-RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
-    ("python", False): PythonCalls(),
-    ("python", True): TaggedPythonReturn(tagged=True),
-    **{
-        (form.format, tagged): form(tagged=tagged)
-        for form in (JsonReturn, ConciseXml, VerboseXml)
-        for tagged in (False, True)
-    },
+CALL_TEXTS = {
+    "python": CallText(r"(?!<|\[?\s*\{)", r".*?\w\(", calls_of_expression, _python_texts),
+    "json": CallText(
+        r"\[?\s*\{",
+        r'(?=.*"parameters").*"function"\s*:\s*"',
+        _json_record,
+        _json_texts,
+    ),
+    "concise_xml": CallText(
+        "<",
+        rf"(?=(?>(?:[^< ]++|<(?!params)| (?!value=))*)\Z){_OPENED}",
+        partial(_xml_record, arguments_of=_concise_arguments),
+        partial(_xml_texts, argument='<param name="{name}" type="{kind}">{text}</param>'),
+    ),
+    "verbose_xml": CallText(
+        "<",
+        _OPENED,  # the other one is asked first
+        partial(_xml_record, arguments_of=_verbose_arguments),
+        partial(
+            _xml_texts,
+            argument='<param name="{name}" value="{text}" type="{kind}"/>',
+            arguments="<params>{}</params>",
+        ),
+    ),
 }
+"""BFCL's return format -> how calls are written in it."""
+
+RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
+    (form, tagged): ReturnFormat(form, tagged=tagged)
+    for form in CALL_TEXTS
+    for tagged in (False, True)
+}
+RETURN_HANDLERS["python", False] = PythonCalls()
 """(BFCL's return format, whether it is tagged) -> the handler that reads and writes it."""
 
 

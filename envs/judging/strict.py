@@ -22,7 +22,7 @@ from fctncalling.data.types import Call, FunctionDoc, StepRecord, Task, Verdict
 from fctncalling.envs.episode.parsing import UNREAD
 from fctncalling.envs.handlers import DecodeError, split_thought
 from fctncalling.envs.handlers.registry import PROMPTING, detect_handler
-from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG, TaggedPythonReturn
+from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG
 from fctncalling.envs.python_source.parse import parse_expression
 
 _WORD = re.compile(r"\w+")
@@ -367,7 +367,7 @@ def _python_source(step: StepRecord) -> str | None:
             return text
     if handler.name in ("llama_pythonic_calls", "lfm2_calls"):
         return text[text.find("[") : text.rfind("]") + 1]
-    if isinstance(handler, TaggedPythonReturn):
+    if handler.name == "bfcl_python_tagged":
         return text.partition(OPEN_TAG)[2].partition(CLOSE_TAG)[0].strip()
     return None
 

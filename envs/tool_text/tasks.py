@@ -11,7 +11,6 @@ import numpy as np
 
 from fctncalling.data.errors import Location, TaskError
 from fctncalling.data.json_stream import read_entries
-from fctncalling.envs.task_set import UnknownTask
 
 PROMPTS = ("prompt", "question", "problem", "Question", "Problem")
 ANSWERS = ("answer", "Answer")
@@ -42,34 +41,6 @@ class TextTasks(Protocol):
     def sample(self, generator: np.random.Generator) -> QuestionTask:
         """Sample a task at random."""
         ...
-
-
-class TaskList:
-    """List of tasks, also by id; raises ValueError for an empty list or a repeated id."""
-
-    def __init__(self, tasks: Sequence[QuestionTask], origin: str = "tasks") -> None:
-        self.tasks = tuple(tasks)
-        self.origin = origin
-        self._by_id = {task.id: task for task in self.tasks}
-        if not self.tasks:
-            raise ValueError(f"{origin} holds no task: expected at least one.")
-        if len(self._by_id) < len(self.tasks):
-            raise ValueError(
-                f"{origin}: ids must be unique, and {len(self.tasks) - len(self._by_id)} are not."
-            )
-
-    def by_id(self, task_id: str) -> QuestionTask:
-        """Return a task by its id; raises UnknownTask, naming one that exists."""
-        if task_id not in self._by_id:
-            raise UnknownTask(
-                f"no task has the id {task_id!r}: {self.origin} holds {len(self.tasks)}, such as "
-                f"{self.tasks[0].id!r}."
-            )
-        return self._by_id[task_id]
-
-    def sample(self, generator: np.random.Generator) -> QuestionTask:
-        """Sample a task at random, uniformly."""
-        return self.tasks[int(generator.integers(len(self.tasks)))]
 
 
 def load_text_tasks(path: str | Path, *, category: str = "tool_text") -> list[QuestionTask]:

@@ -25,7 +25,7 @@ TOOL_CLASSES: dict[str, str] = {
     "VehicleControlAPI": "fctncalling.envs.tools.bfcl.vehicle_control:VehicleControlAPI",
     "MemoryAPI_kv": "fctncalling.envs.tools.bfcl.memory_kv:MemoryAPI_kv",
     "MemoryAPI_vector": "fctncalling.envs.tools.bfcl.memory_vector:MemoryAPI_vector",
-    "MemoryAPI_rec_sum": "fctncalling.envs.tools.bfcl.memory_rec_sum:MemoryAPI_rec_sum",
+    "MemoryAPI_rec_sum": "fctncalling.envs.tools.bfcl.memory:MemoryAPI_rec_sum",
     "WebSearchAPI": "fctncalling.envs.tools.bfcl.web_search:WebSearchAPI",
 }
 """BFCL class name -> "module:Class"."""

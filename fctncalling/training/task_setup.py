@@ -18,9 +18,8 @@ from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import TEXT_HANDLERS, get_handler
 from fctncalling.envs.named_tools import tool_paths_of_tasks
 from fctncalling.envs.rewards import ClarifyReward
-from fctncalling.envs.task_set import TaskSet
+from fctncalling.envs.task_set import TaskList, TaskSet
 from fctncalling.envs.tool_text.env import JOBS
-from fctncalling.envs.tool_text.tasks import TaskList
 from fctncalling.envs.tool_text.tools import search_tool
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.tools.box.tool_server import server_isolation_notes, with_mcp_scheme

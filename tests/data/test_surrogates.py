@@ -23,7 +23,7 @@ from fctncalling.data.unsafe_text import encodable_text, encodable_value, join_s
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
-from fctncalling.lab.text_environment.history_generator import RawTextTemplate
+from fctncalling.lab.text_environment.raw_text import RawTextTemplate
 
 PAIR, LONE = "\ud83d\ude00", "\ud83d"
 

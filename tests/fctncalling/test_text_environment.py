@@ -17,7 +17,7 @@ from tokenizers_for_text import TOKENIZERS
 from fctncalling import TextEnvironment, TextHistory
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.toolbox import ToolBox
-from fctncalling.lab.text_environment.history_generator import RawTextTemplate
+from fctncalling.lab.text_environment.raw_text import RawTextTemplate
 
 CALL = "<request><T>4+4<call>"
 
@@ -296,8 +296,8 @@ def test_generation_keywords_tokenizer_and_model_may_be_assigned_later() -> None
     del env.generation_kwargs["top_k"]
     torch.manual_seed(1)
     env.model = tiny_model("llama")
-    assert env._generate_batched([env.template.query("ab")] * 3, batch_size=2)[2].shape == (3,)
-    assert env._generator.engine.model is env.model
+    assert len(env.run(["ab"])[1][0]) == 3
+    assert env._engine.model is env.model
     env.tokenizer = TOKENIZERS["byte-level"]()
     env.parse_tool_call("")
     assert env.template.tokenizer is env.tokenizer
@@ -417,10 +417,10 @@ def test_log_probabilities_over_pauses_are_those_of_one_forward_pass() -> None:
         generation_kwargs={"max_new_tokens": 9, "eos_token_id": -1},
     )
     history = TextHistory("ab", env.template.query("ab"))
-    with env._generator.session([history]):
+    with env._cached([history]):
         for _ in range(3):
             env.generate([history])
-            env._generator.append_tool_output(history, env.template.continuation("8.0<response>"))
+            env._append(history, env.template.continuation("8.0<response>"), system=True)
     expected = uncached_logprobs(model, history.ids)
     for position, (token, acted) in enumerate(
         zip(history.ids, history.token_masks.tolist(), strict=True)
@@ -461,7 +461,7 @@ def test_trls_own_generation_keywords_are_taken() -> None:
     }
     env = scripted([], generation_kwargs=keywords, max_tool_reponse=7)
     assert env.max_tool_response == 7
-    assert env._generator.engine is not None
+    assert env._engine is not None
 
 
 def test_rewards_are_asked_for_all_at_once_or_one_by_one() -> None:

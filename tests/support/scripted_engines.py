@@ -20,8 +20,11 @@ class TextScriptEngine:
     nothing at all.
     """
 
+    stop_ids: frozenset[int]
+
     def __init__(self, env: TextEnvironment, scripts: Sequence[Sequence[str]]) -> None:
         self.template, self.scripts = env.template, [list(script) for script in scripts]
+        self.model = env._engine.model
         self.requests: list[Request] = []
 
     def allocate_slots(self, num_slots: int) -> None:
@@ -60,5 +63,5 @@ def scripted(
     env: TextEnvironment = make(
         tiny_model(vocabulary=len(tokenizer)), tokenizer, tools or {}, **keywords
     )
-    env._generator.engine = TextScriptEngine(env, scripts)  # type: ignore[assignment]
+    env._engine = TextScriptEngine(env, scripts)  # type: ignore[assignment]
     return env

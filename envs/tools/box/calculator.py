@@ -8,12 +8,12 @@ in the calculator of ToolGRPO and of TRL's example, except that -0.0 is written 
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import NamedTuple
 
-MAX_CHARACTERS, MAX_TOKENS, MAX_DEPTH = 200, 100, 30
+MAX_CHARACTERS, MAX_TOKENS = 200, 100
 MAX_BITS, MAX_EXPONENT = 4096, 1024
 
 _TOKEN = re.compile(
@@ -24,10 +24,6 @@ _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])", re.ASCII)
 _ASCII_SIGNS = str.maketrans(
     {"\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-", "\u2013": "-", "\u00a0": " "}
 )
-_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2, "**": 4}
-# A sign binds less than the power behind it, -2**2 == -(2**2), and may stand before an exponent,
-# 2**-1 == 0.5: both as in Python.
-_SIGN_PRECEDENCE = 3
 
 
 class CalculatorError(ValueError):
@@ -35,15 +31,6 @@ class CalculatorError(ValueError):
 
     The message is for the model.
     """
-
-
-class _Token(NamedTuple):
-    text: str  # the operator; "" for a number and for the end
-    number: Fraction | None = None
-
-    @property
-    def is_end(self) -> bool:
-        return not self.text and self.number is None
 
 
 def calculate(expression: str) -> str:
@@ -63,95 +50,54 @@ def calculate(expression: str) -> str:
 
 def evaluate(expression: str) -> Fraction:
     """Evaluate an expression exactly; only roots, such as 2**0.5, use floats."""
-    parser = _CalculatorParser(_tokens(expression))
-    value = parser.expression(1, 0)
-    if not parser.token.is_end:
-        raise CalculatorError(f"unexpected {parser.token.text!r}")
-    return value
-
-
-def _tokens(expression: str) -> list[_Token]:
     if len(expression) > MAX_CHARACTERS:
         raise CalculatorError(f"the expression is longer than {MAX_CHARACTERS} characters")
     text = expression.translate(_ASCII_SIGNS).strip()
     text = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
     if not text.isascii():
         raise CalculatorError("only ASCII digits and + - * / // % ** ( ) are understood")
-    tokens, position = [], 0
+    tokens, numbers, position = list[str](), dict[str, Fraction](), 0
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
             raise CalculatorError(
                 f"unexpected {text[position:].lstrip()[:1]!r} at position {position}"
             )
+        token = match["operator"] or f"n{position}"
         if match["number"]:
-            tokens.append(_Token("", Fraction(match["number"])))
-        else:
-            tokens.append(_Token("**" if match["operator"] == "^" else match["operator"]))
+            numbers[token] = Fraction(match["number"])
+        tokens.append("**" if token == "^" else token)
         position = match.end()
     if len(tokens) > MAX_TOKENS:
         raise CalculatorError(f"more than {MAX_TOKENS} numbers and signs")
     if not tokens:
         raise CalculatorError("empty expression")
-    return [*tokens, _Token("")]
+    try:
+        # Of names, operators and brackets only: Python's own grammar says what binds how.
+        tree = ast.parse(" ".join(tokens), mode="eval")
+    except SyntaxError:
+        raise CalculatorError("a number, a sign or a bracket is missing or too many") from None
+    return _value(tree.body, numbers)
 
 
-class _CalculatorParser:
-    """Precedence-climbing parser that computes while it parses."""
-
-    def __init__(self, tokens: list[_Token]) -> None:
-        self._tokens = tokens
-        self._position = 0
-
-    @property
-    def token(self) -> _Token:
-        return self._tokens[self._position]
-
-    def expression(self, lowest: int, depth: int) -> Fraction:
-        """Evaluate the longest expression of operators no looser than `lowest`."""
-        if depth > MAX_DEPTH:
-            raise CalculatorError("nested too deeply")
-        value = self._operand(depth)
-        while True:
-            token = self.token
-            if token.number is not None or token.text == "(":
-                raise CalculatorError("missing operator")
-            precedence = _PRECEDENCE.get(token.text, 0)
-            if precedence < lowest:
-                return value
-            self._position += 1
-            right = self.expression(
-                _SIGN_PRECEDENCE if token.text == "**" else precedence + 1, depth + 1
-            )
-            value = _bounded(_OPERATIONS[token.text](value, right))
-
-    def _operand(self, depth: int) -> Fraction:
-        token = self.token
-        if token.is_end:
-            raise CalculatorError("the expression ends too early")
-        self._position += 1
-        if token.number is not None:
-            return token.number
-        if token.text in ("+", "-"):
-            value = self.expression(_SIGN_PRECEDENCE, depth + 1)
-            return -value if token.text == "-" else value
-        if token.text != "(":
-            raise CalculatorError(f"unexpected {token.text!r}")
-        value = self.expression(1, depth + 1)
-        if self.token.text != ")":
-            raise CalculatorError("missing )")
-        self._position += 1
-        return value
+def _value(node: ast.expr, numbers: Mapping[str, Fraction]) -> Fraction:
+    match node:
+        case ast.Name():
+            return numbers[node.id]
+        case ast.UnaryOp():
+            value = _value(node.operand, numbers)
+            return -value if isinstance(node.op, ast.USub) else value
+        case ast.BinOp():
+            left, right = _value(node.left, numbers), _value(node.right, numbers)
+            value = _OPERATIONS[type(node.op)](left, right)
+            if _bits(value) > MAX_BITS:
+                raise CalculatorError("number too large")
+            return value
+    raise CalculatorError("missing operator")  # Python's calls, f(1), and tuples, ()
 
 
 def _bits(value: Fraction) -> int:
     return max(value.numerator.bit_length(), value.denominator.bit_length())
-
-
-def _bounded(value: Fraction) -> Fraction:
-    if _bits(value) > MAX_BITS:
-        raise CalculatorError("number too large")
-    return value
 
 
 def _nonzero(divisor: Fraction) -> Fraction:
@@ -178,14 +124,14 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
         raise CalculatorError("number too large") from error
 
 
-_OPERATIONS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
-    "/": lambda left, right: left / _nonzero(right),
-    "//": lambda left, right: Fraction(left // _nonzero(right)),
-    "%": lambda left, right: left % _nonzero(right),
-    "**": _power,
+_OPERATIONS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: lambda left, right: left + right,
+    ast.Sub: lambda left, right: left - right,
+    ast.Mult: lambda left, right: left * right,
+    ast.Div: lambda left, right: left / _nonzero(right),
+    ast.FloorDiv: lambda left, right: Fraction(left // _nonzero(right)),
+    ast.Mod: lambda left, right: left % _nonzero(right),
+    ast.Pow: _power,
 }
 
 DESCRIPTION = (

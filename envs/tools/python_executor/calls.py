@@ -156,10 +156,6 @@ class CallInFlight:
         else:
             self._stop("timeout")
 
-    def stop(self) -> None:
-        """Kill the call."""
-        self._stop("killed")
-
     @property
     def keeps_child(self) -> bool:
         """Whether the call has ended and left a session's child for the next call."""

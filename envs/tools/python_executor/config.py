@@ -9,8 +9,8 @@ import builtins
 import importlib.util
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,10 @@ _LARGEST = {
     "raw_output_bytes": 1 << 30,
     "max_code_bytes": 1 << 30,
     "num_executors": 4096,
+    "max_tools_per_generation": 1 << 30,
 }
+_OPTIONAL = ("num_executors", "max_tools_per_generation")  # may be None
+_LISTS = ("allowed_modules", "restricted_functions")
 # What can be imported and then do nothing under confinement, by what it needs.
 CANNOT_WORK = {
     "processes": (
@@ -110,12 +113,33 @@ def available_cores() -> int:
 
 def check_timeout(timeout_s: Any, where: str) -> None:
     """Raise ConfigError for an invalid timeout."""
-    number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
-    if not (number and 0 < timeout_s <= MAX_TIMEOUT_S):  # false for nan
-        raise ConfigError(
-            f"{where}: timeout_s is {timeout_s!r}; expected seconds above 0 and at most "
-            f"{MAX_TIMEOUT_S}"
-        )
+    _check_value("timeout_s", timeout_s, where)
+
+
+def _check_value(name: str, value: Any, where: str, key: str = "") -> None:
+    """Raise ConfigError for a value that a field cannot have; `key`: what the error calls it."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if name == "timeout_s":
+        right = number and 0 < value <= MAX_TIMEOUT_S  # false for nan
+        expected = f"seconds above 0 and at most {MAX_TIMEOUT_S}"
+    elif name in _LARGEST:
+        right = number and isinstance(value, int) and 1 <= value <= _LARGEST[name]
+        right = right or (value is None and name in _OPTIONAL)
+        expected = f"a whole number from 1 to {_LARGEST[name]}"
+    elif name in _LISTS:
+        right = isinstance(value, Collection) and not isinstance(value, str | Mapping)
+        right = right and all(isinstance(item, str) for item in value)
+        expected = "a list of names"
+    elif name == "description":
+        right, expected = isinstance(value, str), "a text"
+    else:
+        right, expected = isinstance(value, bool), "true or false"
+    if not right:
+        raise _wrong_value(where, key or name, value, expected)
+
+
+def _wrong_value(where: str, key: str, value: Any, expected: str) -> ConfigError:
+    return ConfigError(f"{where}: {key} is {value!r:.80}; expected {expected}")
 
 
 def check_seed(seed: Any) -> None:
@@ -124,29 +148,19 @@ def check_seed(seed: Any) -> None:
         raise ConfigError(f"run: seed is {seed!r}; expected a whole number or None")
 
 
-def validate_config(config: ExecutorConfig, where: str) -> ExecutorConfig:
+def validate_config(
+    config: ExecutorConfig, where: str, keys: Mapping[str, str] | None = None
+) -> ExecutorConfig:
     """Check a configuration; return it with notes on its settings.
 
-    Raises ConfigError, also for unknown modules and functions.
+    Raises ConfigError, also for unknown modules and functions. `keys`: where its fields stood.
     """
-    check_timeout(config.timeout_s, where)
-    for name, largest in _LARGEST.items():
-        value = getattr(config, name)
-        if name == "num_executors" and value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= largest:
-            raise ConfigError(
-                f"{where}: {name} is {value!r}; expected a whole number from 1 to {largest}"
+    for field in fields(config):
+        if field.name != "notes":
+            _check_value(
+                field.name, getattr(config, field.name), where, (keys or {}).get(field.name, "")
             )
-    for name in ("allowed_modules", "restricted_functions"):
-        names = getattr(config, name)
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-            raise ConfigError(f"{where}: {name} is {names!r:.80}; expected a list of names")
-    config = replace(
-        config,
-        allowed_modules=tuple(config.allowed_modules),
-        restricted_functions=tuple(config.restricted_functions),
-    )
+    config = replace(config, **{name: tuple(getattr(config, name)) for name in _LISTS})
     _check_modules(config.allowed_modules, where)
     notes = []
     for name in config.restricted_functions:
@@ -203,106 +217,62 @@ def load_config(source: Mapping[str, Any] | str | os.PathLike[str]) -> ExecutorC
             raise ConfigError(f"{where}: cannot be read ({error.strerror})") from error
         except ValueError as error:
             raise ConfigError(f"{where}: is not JSON ({error})") from error
-    return _ConfigReader(where).config(source)
+    _require_known_keys(source, "", ("tools", "execution", "security"), where)
+    found = _tool_fields(source["tools"], where) if "tools" in source else {}
+    for part in ("execution", "security"):
+        found |= _fields(source.get(part, {}), part, where)
+    values = {field: value for field, (_, value) in found.items()}
+    keys = {field: key for field, (key, _) in found.items()}
+    return validate_config(ExecutorConfig(**values), where, keys)
 
 
-# key -> (field of ExecutorConfig, kind); the keys beyond OpenRLHF's own are ours: memory_mb,
-# allow_degraded
-_TOOL_KEYS = {
-    "name": ("", "name"),
-    "description": ("description", "text"),
-    "enabled": ("enabled", "flag"),
-    "max_output_length": ("max_output_length", "count"),
-    "timeout_seconds": ("timeout_s", "seconds"),
-    "memory_mb": ("memory_mb", "count"),
+# part -> key -> field of ExecutorConfig; the keys beyond OpenRLHF's own are ours: memory_mb,
+# allow_degraded. The calculator is bounded by construction: it has no time or length to limit.
+_FIELDS = {
+    TOOL_NAME: {
+        "name": "",
+        **{key: key for key in ("description", "enabled", "max_output_length", "memory_mb")},
+        "timeout_seconds": "timeout_s",
+    },
+    CALCULATOR: {"name": "", "enabled": "calculator"},
+    "execution": {
+        key: key for key in ("max_tools_per_generation", "parallel_execution", "num_executors")
+    },
+    "security": {key: key for key in (*_LISTS, "allow_degraded")},
 }
-_CALCULATOR_KEYS = {"name": ("", "name"), "enabled": ("calculator", "flag")}
-_EXECUTION_KEYS = {
-    "max_tools_per_generation": ("max_tools_per_generation", "count"),
-    "parallel_execution": ("parallel_execution", "flag"),
-    "num_executors": ("num_executors", "count"),
-}
-_SECURITY_KEYS = {
-    "allowed_modules": ("allowed_modules", "names"),
-    "restricted_functions": ("restricted_functions", "names"),
-    "allow_degraded": ("allow_degraded", "flag"),
-}
+_Fields = dict[str, tuple[str, Any]]  # field -> the key it stood under, and its value
 
 
-class _ConfigReader:
-    """Reader of one configuration; errors call it `where`."""
+def _tool_fields(tools: Any, where: str) -> _Fields:
+    if not isinstance(tools, Sequence) or isinstance(tools, str):
+        raise _wrong_value(where, "tools", tools, "a list of tools")
+    found: _Fields = {"enabled": ("tools", False), "calculator": ("tools", False)}
+    names = list[str]()
+    for position, tool in enumerate(tools):
+        key = f"tools[{position}]"
+        name = tool.get("name") if isinstance(tool, Mapping) else None
+        is_calculator = name == CALCULATOR
+        given = _fields(tool, key, where, of=CALCULATOR if is_calculator else TOOL_NAME)
+        if name not in KNOWN_TOOLS:
+            raise _wrong_value(where, f"{key}.name", name, f"one of {', '.join(KNOWN_TOOLS)}")
+        if name in names:
+            raise _wrong_value(where, key, name, "each tool once")
+        names.append(name)
+        found |= {"calculator" if is_calculator else "enabled": (key, True), **given}
+    return found
 
-    def __init__(self, where: str) -> None:
-        self.where = where
 
-    def config(self, source: Any) -> ExecutorConfig:
-        self._known(source, "", ("tools", "execution", "security"))
-        fields: dict[str, Any] = self._tools(source["tools"]) if "tools" in source else {}
-        fields |= self._part(source.get("execution", {}), "execution", _EXECUTION_KEYS)
-        fields |= self._part(source.get("security", {}), "security", _SECURITY_KEYS)
-        return validate_config(ExecutorConfig(**fields), self.where)
+def _fields(part: Any, key: str, where: str, *, of: str = "") -> _Fields:
+    """Return the fields of a part under `key`, which has the keys of the part `of`."""
+    names = _FIELDS[of or key]
+    _require_known_keys(part, key, tuple(names), where)
+    return {names[name]: (f"{key}.{name}", part[name]) for name in part if names[name]}
 
-    def _tools(self, tools: Any) -> dict[str, Any]:
-        if not isinstance(tools, Sequence) or isinstance(tools, str):
-            raise self._error("tools", tools, "a list of tools")
-        values: dict[str, dict[str, Any]] = {}
-        for position, tool in enumerate(tools):
-            key = f"tools[{position}]"
-            name = tool.get("name") if isinstance(tool, Mapping) else None
-            # The calculator is bounded by construction: it has no time or length to limit.
-            fields = self._part(tool, key, _CALCULATOR_KEYS if name == CALCULATOR else _TOOL_KEYS)
-            if name not in KNOWN_TOOLS:
-                raise self._error(f"{key}.name", name, f"one of {', '.join(KNOWN_TOOLS)}")
-            if name in values:
-                raise self._error(key, name, "each tool once")
-            values[name] = {"calculator" if name == CALCULATOR else "enabled": True, **fields}
-        return {
-            "enabled": False,
-            "calculator": False,
-            **values.get(TOOL_NAME, {}),
-            **values.get(CALCULATOR, {}),
-        }
 
-    def _part(self, part: Any, key: str, keys: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-        self._known(part, key, tuple(keys))
-        fields = {}
-        for name, value in part.items():
-            field, kind = keys[name]
-            self._kind(f"{key}.{name}", value, kind)
-            if field:
-                fields[field] = tuple(value) if kind == "names" else value
-        return fields
-
-    def _known(self, part: Any, key: str, names: tuple[str, ...]) -> None:
-        if not isinstance(part, Mapping):
-            raise self._error(key or "the whole", part, "a JSON object")
-        for name in part:
-            if name not in names:
-                full = f"{key}.{name}" if key else name
-                raise ConfigError(
-                    f"{self.where}: unknown key {full!r}; known here: {', '.join(names)}"
-                )
-
-    def _kind(self, key: str, value: Any, kind: str) -> None:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        right, expected = {
-            "name": (isinstance(value, str), "a tool's name"),
-            "text": (isinstance(value, str), "a text"),
-            "flag": (isinstance(value, bool), "true or false"),
-            "count": (number and isinstance(value, int) and value > 0, "a positive whole number"),
-            "seconds": (
-                number and 0 < value <= MAX_TIMEOUT_S,
-                f"seconds above 0 and at most {MAX_TIMEOUT_S}",
-            ),
-            "names": (
-                isinstance(value, Sequence)
-                and not isinstance(value, str)
-                and all(isinstance(n, str) for n in value),
-                "a list of names",
-            ),
-        }[kind]
-        if not right:
-            raise self._error(key, value, expected)
-
-    def _error(self, key: str, value: Any, expected: str) -> ConfigError:
-        return ConfigError(f"{self.where}: {key} is {value!r:.80}; expected {expected}")
+def _require_known_keys(part: Any, key: str, names: tuple[str, ...], where: str) -> None:
+    if not isinstance(part, Mapping):
+        raise _wrong_value(where, key or "the whole", part, "a JSON object")
+    for name in part:
+        if name not in names:
+            full = f"{key}.{name}" if key else name
+            raise ConfigError(f"{where}: unknown key {full!r}; known here: {', '.join(names)}")

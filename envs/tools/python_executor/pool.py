@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fctncalling.envs.tools.python_executor.calls import (
@@ -79,16 +80,13 @@ class PythonExecutor:
         self._link = ZygoteLink(self.config, self._layers) if self.config.enabled else None
         self._launcher = CallLauncher(self.config, self._link)
         if self._link is not None:
-            self._start(self._link)
-
-    def _start(self, link: ZygoteLink) -> None:
-        self._finalizer = weakref.finalize(self, link.close)
-        try:
-            link.start()
-            self._report = self._self_test(link)
-        except BaseException:
-            link.close()
-            raise
+            self._finalizer = weakref.finalize(self, self._link.close)
+            try:
+                self._link.start()
+                self._report = self._self_test(self._link)
+            except BaseException:
+                self._link.close()
+                raise
 
     def _self_test(self, link: ZygoteLink) -> SelfTestReport:
         """Run a call that tries each layer of confinement; return the report.
@@ -189,7 +187,7 @@ class PythonExecutor:
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., PythonExecutor], tuple[Any, ...]]:
-        return _rebuild, (self.config, self._layers)
+        return partial(PythonExecutor, layers=self._layers), (self.config,)
 
     def after_fork(self) -> None:
         """Reset what the process inherited by a fork: the parent's calls and locks."""
@@ -230,18 +228,15 @@ class PythonExecutor:
                         self.places.release()
                         raise
                 for index in wait_any(calls) if calls else ():
-                    results[index] = self._finish(calls.pop(index))
+                    call = calls.pop(index)
+                    results[index] = call.result()
+                    self.places.release()
+                    self._launcher.repair_zygote(call)
         finally:
             for call in calls.values():  # only where something raised
                 call.close()
                 self.places.release()
         return [result for result in results if result is not None]
-
-    def _finish(self, call: CallInFlight) -> ToolResult:
-        result = call.result()
-        self.places.release()
-        self._launcher.repair_zygote(call)
-        return result
 
 
 _EXECUTORS: weakref.WeakSet[PythonExecutor] = weakref.WeakSet()
@@ -253,7 +248,3 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def _rebuild(config: ExecutorConfig, layers: tuple[str, ...]) -> PythonExecutor:
-    return PythonExecutor(config, layers=layers)

@@ -33,13 +33,8 @@ def _python() -> TextTool:
     return python_interpreter
 
 
-def _search() -> TextTool:
-    function: TextTool = search_tool().function
-    return function
-
-
 _TOOLS: dict[str, Callable[[], TextTool]] = {
     "simple-calculator": lambda: calculate,
     "python-interpreter": _python,
-    "pyserini-wikipedia-kilt-doc": _search,
+    "pyserini-wikipedia-kilt-doc": lambda: search_tool().function,
 }

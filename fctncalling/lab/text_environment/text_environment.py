@@ -1,7 +1,9 @@
 """Text environment as in TRL: queries in, episodes with tools in mid-generation out.
 
 A front on this project's own parts: the syntax and the tools are `ToolTextEnv`'s, generation is the
-rollout's engine with its attention caches, and `text_trainer` learns from what `run` returns.
+rollout's engine with its attention caches, and `text_trainer` learns from what `run` returns. Only
+the loop is here: subclasses override its steps (`generate`, `step`, the checks of ends), of which
+the ordinary rollout knows nothing.
 """
 
 from __future__ import annotations
@@ -10,12 +12,17 @@ import inspect
 import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from fctncalling.algorithms.generation.engine import GenerationEngine
+from fctncalling.algorithms.generation.engine_api import Request
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.inline import (
@@ -29,11 +36,9 @@ from fctncalling.envs.handlers.inline import (
     PausedMessage,
     TrlRequestCalls,
 )
-from fctncalling.envs.tool_text.tools import InlineToolResult, InlineTools, InlineToolsArgument
+from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument
 from fctncalling.envs.tools.box.toolbox import ToolBox
-from fctncalling.lab.text_environment.history_generator import (
-    HistoryGenerator,
-    OnToken,
+from fctncalling.lab.text_environment.raw_text import (
     RawTextTemplate,
     language_model,
     parse_generation_kwargs,
@@ -43,6 +48,7 @@ from fctncalling.lab.text_environment.text_history import TextHistory
 logger = logging.getLogger(__name__)
 
 RewardFunction = Callable[..., Any]
+OnToken = Callable[[int, int, float | None], None]
 
 
 def call_reward_fn(
@@ -55,29 +61,30 @@ def call_reward_fn(
     `answers` is given) is asked response by response; where it raises for one, that response's
     reward is NaN, which learning leaves out.
     """
-    single = _singular_arguments(function, keywords)
-    if single is not None:
-        return [
-            _call_one(function, index, response, single) for index, response in enumerate(responses)
-        ]
-    rewards = function(list(responses), **keywords)
-    if not hasattr(rewards, "__len__"):
-        return [rewards] * len(responses)
-    if len(rewards) != len(responses):
-        raise ValueError(
-            f"reward_fn returned {len(rewards)} rewards for {len(responses)} responses: expected "
-            "one each"
-        )
-    return list(rewards)
+    plurals = _plurals(function, keywords)
+    if plurals is None:
+        rewards = function(list(responses), **keywords)
+        rewards = rewards if hasattr(rewards, "__len__") else [rewards] * len(responses)
+        if len(rewards) != len(responses):
+            raise ValueError(
+                f"reward_fn returned {len(rewards)} rewards for {len(responses)} responses: "
+                "expected one each"
+            )
+        return list(rewards)
+    rewards = []
+    for index, response in enumerate(responses):
+        arguments = {name: keywords[plural][index] for name, plural in plurals.items()}
+        try:
+            rewards.append(function(response, **arguments))
+        except Exception as error:
+            details = (repr(error), index, response[:80])
+            logger.warning("reward_fn raised %s for response %d (%r): it gets none", *details)
+            rewards.append(math.nan)
+    return rewards
 
 
-def _singular_arguments(
-    function: RewardFunction, keywords: Mapping[str, Any]
-) -> dict[str, Sequence[Any]] | None:
-    """Map plural keywords to the singular parameters of a function of one response.
-
-    None for others.
-    """
+def _plurals(function: RewardFunction, keywords: Mapping[str, Any]) -> dict[str, str] | None:
+    """Map the parameters of a function of one response to plural keywords; None for others."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -85,20 +92,8 @@ def _singular_arguments(
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     if takes_any or set(keywords) & set(parameters):
         return None
-    arguments = {name: keywords[f"{name}s"] for name in parameters if f"{name}s" in keywords}
-    return arguments if arguments and len(arguments) == len(keywords) else None
-
-
-def _call_one(
-    function: RewardFunction, index: int, response: str, keywords: Mapping[str, Sequence[Any]]
-) -> Any:
-    arguments = {name: values[index] for name, values in keywords.items()}
-    try:
-        return function(response, **arguments)
-    except Exception as error:
-        details = (repr(error), index, response[:80])
-        logger.warning("reward_fn raised %s for response %d (%r): it gets none", *details)
-        return math.nan
+    plurals = {name: f"{name}s" for name in parameters if f"{name}s" in keywords}
+    return plurals if plurals and len(plurals) == len(keywords) else None
 
 
 Run = tuple[list[Tensor], list[Tensor], list[Tensor], list[Any], list[TextHistory]]
@@ -138,9 +133,10 @@ class TextEnvironment:
     request_token, call_token, response_token, submit_token = REQUEST, CALL, RESPONSE, SUBMIT
     template: RawTextTemplate
     _marks = (REQUEST, CALL, RESPONSE, SUBMIT)  # those that `syntax` was made of
-    _template_of: Any = None  # syntax
-    _generator_of: Any = None  # model
-    _generator: HistoryGenerator
+    _template_of: Any = None  # syntax and tokenizer
+    _engine_of: Any = None  # model
+    _engine: GenerationEngine
+    _first = 0  # the number of slot 0's query
     _tools: InlineTools
     _built_tools: Mapping[str, Any]
 
@@ -191,7 +187,8 @@ class TextEnvironment:
         policy.
         """
         self._refresh()
-        opened = [self._opened(query) for query in queries]
+        prompts = [self.template.query((self.prompt or "") + query) for query in queries]
+        opened = [TextHistory(self.template.spell(ids), ids) for ids in prompts]
         histories: list[TextHistory] = []
         for first in range(0, len(opened), self.batch_size):
             histories += self._play(opened[first : first + self.batch_size], first)
@@ -202,19 +199,41 @@ class TextEnvironment:
 
     def _play(self, histories: list[TextHistory], first: int) -> list[TextHistory]:
         """Play concurrent episodes to their ends; `first` is the query number of the first."""
-        with self._generator.session(histories, first):
+        with self._cached(histories, first):
             while any(not history.completed for history in histories):
                 histories = self.generate(histories)
                 for history in histories:
                     if not history.completed and len(history.system_spans) == 1:
                         history.append_segment("", (), system=False)  # the policy had its turn
                 self.tasks_end_check(histories)
-                if is_overridden(self, "step", _STEP):
+                if is_overridden(self.step, TextEnvironment.step):
                     histories = [h if h.completed else self.step(h) for h in histories]
                 else:
                     self._answer_calls([history for history in histories if not history.completed])
                 self.tasks_end_check(histories, model_turn=False)
         return histories
+
+    @contextmanager
+    def _cached(self, histories: Sequence[TextHistory], first: int = 0) -> Iterator[None]:
+        """Context manager: keep the attention caches of histories, which may only grow meanwhile.
+
+        Every episode draws from a random stream, seeded from torch's global one:
+        `torch.manual_seed` makes a run repeatable, and what an episode says does not depend on
+        those beside it.
+        """
+        engine = self._engine
+        engine.allocate_slots(len(histories))
+        seeds = torch.randint(2**31 - 1, (len(histories),)).tolist()
+        for slot, (history, seed) in enumerate(zip(histories, seeds, strict=True)):
+            engine.begin_sequence(slot, seed)
+            history.slot, history.num_cached = slot, 0
+        self._first = first
+        try:
+            yield
+        finally:
+            engine.release()  # the caches take memory that learning needs
+            for history in histories:
+                history.slot = None
 
     def generate(self, histories: Sequence[TextHistory]) -> list[TextHistory]:
         """Generate in every unfinished episode, up to its next call or its end.
@@ -226,8 +245,35 @@ class TextEnvironment:
             if not history.completed and (self._full(history) or not history.ids):
                 history.complete(truncated=True)
         unfinished = [history for history in histories if not history.completed]
-        self._generator.generate(unfinished, self.max_length)
+        is_cached = all(history.slot is not None for history in unfinished)
+        with nullcontext() if is_cached else self._cached(unfinished):
+            actions = self._engine.generate([self._request(history) for history in unfinished])
+            for history, action in zip(unfinished, actions, strict=True):
+                self._append(history, action.ids, system=False, logprobs=action.logprobs)
+                history.num_cached = len(history.ids)
         return list(histories)
+
+    def _request(self, history: TextHistory) -> Request:
+        assert history.slot is not None
+        told, number = self.on_token, self._first + history.slot
+        return Request(
+            history.slot,
+            history.ids[history.num_cached :],
+            max_new_tokens=None if self._limit is None else self._limit - len(history.ids),
+            stop=self.syntax.stop,
+            on_token=None if told is None else partial(told, number),
+        )
+
+    def _append(
+        self,
+        history: TextHistory,
+        ids: Sequence[int],
+        *,
+        system: bool,
+        logprobs: Sequence[float] | None = None,
+    ) -> None:
+        text = self.template.decode_suffix([*history.ids, *ids], len(history.ids))
+        history.append_segment(text, ids, system=system, logprobs=logprobs)
 
     def step(self, history: TextHistory) -> TextHistory:
         """Answer the call at which an episode paused; complete an episode at its end.
@@ -235,15 +281,11 @@ class TextEnvironment:
         Where nobody has spoken yet, the call that the opening text holds is answered.
         """
         self._refresh()
-        if not history.completed and len(history.system_spans) == 1:
-            pause = self.syntax.paused_message(history.text)
-            if pause.kind == "call":
-                self._answer([(history, self._read(history.text, pause))])
-            else:
-                history.complete()
-            return history
-        truncated, ended = self.task_end_check(history)
-        if ended:
+        if len(history.system_spans) > 1:
+            truncated, ended = self.task_end_check(history)
+        else:
+            truncated, ended = False, self._pause(history)[1].kind != "call"
+        if ended and not history.completed:
             history.complete(truncated=truncated)
         if not history.completed:
             self._answer_calls([history])
@@ -285,15 +327,13 @@ class TextEnvironment:
         self._refresh()
         full, over = self._full(history), history.num_answered_calls >= self.max_turns
         if not model_turn:
-            over = over and history.system_spans[-1]
-            return full or over, full or over
+            ended = full or (over and history.system_spans[-1])
+            return ended, ended
         _, pause = self._pause(history)
-        if pause.kind == "open" and self._generator.stopped(history):
-            return False, True
         rambles = len(history.system_spans) > MAX_PAUSES * (self.max_turns + 1)
         outcome = pause.outcome(calls_left=not over, pauses_left=not (full or rambles))
         if outcome == "end":
-            return pause.kind == "end" and full and not self._generator.stopped(history), True
+            return pause.kind == "end" and full and not self._stopped(history), True
         return outcome == "step_limit", outcome == "step_limit"
 
     def compute_reward(
@@ -309,10 +349,7 @@ class TextEnvironment:
                 "the trainer"
             )
         self._refresh()
-        responses = [
-            self.syntax.text_without_calls(self._generator.last_words(history)[0])
-            for history in histories
-        ]
+        responses = [self.syntax.text_without_calls(self._words(h)[0]) for h in histories]
         rewards = call_reward_fn(self.reward_fn, responses, reward_kwargs)
         for history, reward in zip(histories, rewards, strict=True):
             history.reward = math.nan if history.invalid else reward
@@ -329,32 +366,24 @@ class TextEnvironment:
         environments expect, and a dict that is changed in place tells nobody. What is compared
         here, before every use, takes microseconds.
         """
-        self._refresh_syntax()
-        if self._template_of is not self.syntax or self.template.tokenizer is not self.tokenizer:
-            self.template = RawTextTemplate(self.tokenizer, tags=self.syntax.tags)
-            self._template_of = self.syntax
-        sampling = parse_generation_kwargs(self.generation_kwargs, self.template.stop_ids)
-        if self._generator_of is not self.model:
-            generator = HistoryGenerator(language_model(self.model), self.template)
-            former = None if self._generator_of is None else self._generator.max_positions
-            if self.max_length in (None, former):
-                self.max_length = generator.max_positions
-            self._generator = generator
-            self._generator_of = self.model
-        self._generator.configure(self.template, self.syntax.stop, sampling, self.on_token)
-        self._refresh_tools()
-
-    def _refresh_syntax(self) -> None:
         marks = (self.request_token, self.call_token, self.response_token, self.submit_token)
-        if marks == self._marks:
-            return
-        if not isinstance(self.syntax, TrlRequestCalls):
-            raise ValueError(
-                f"request_token and its like are marks of handler 'request_call'; this one is "
-                f"{self.syntax.name!r}, whose marks stand fast"
-            )
-        self.syntax = TrlRequestCalls(*marks)
-        self._marks = marks
+        if marks != self._marks:
+            if not isinstance(self.syntax, TrlRequestCalls):
+                raise ValueError(
+                    "request_token and its like are marks of handler 'request_call'; this one is "
+                    f"{self.syntax.name!r}, whose marks stand fast"
+                )
+            self.syntax, self._marks = TrlRequestCalls(*marks), marks
+        if self._template_of != (self.syntax, self.tokenizer):
+            self.template = RawTextTemplate(self.tokenizer, tags=self.syntax.tags)
+            self._template_of = (self.syntax, self.tokenizer)
+        if self._engine_of is not self.model:
+            self._engine = GenerationEngine(language_model(self.model), ())
+            self._engine_of = self.model
+        settings = parse_generation_kwargs(self.generation_kwargs, self.template.stop_ids)
+        for name, value in {**settings, "decode": self.template.spell}.items():
+            setattr(self._engine, name, value)
+        self._refresh_tools()
 
     def _refresh_tools(self) -> None:
         given, former = self.tools, self.__dict__.get("_tools")
@@ -372,77 +401,77 @@ class TextEnvironment:
         self._tools.syntax = self.syntax
         self._tools.max_characters = self.max_tool_response
 
-    def _generate_batched(
-        self,
-        query_tensors: Sequence[Tensor | Sequence[int]],
-        batch_size: int = 16,
-        pad_to_multiple_of: int | None = None,
-    ) -> list[Tensor]:
-        """Generate after each query up to a call or the end; return the new ids.
-
-        A private name of TRL's that its users' subclasses call. Nothing is padded here.
-        """
-        self._refresh()
-        histories = [
-            TextHistory(self.template.spell(ids := [int(token) for token in query]), ids)
-            for query in query_tensors
-        ]
-        for first in range(0, len(histories), batch_size):
-            self._generator.generate(histories[first : first + batch_size], self.max_length)
-        return [history.last_token_segment for history in histories]
-
-    def _opened(self, query: str) -> TextHistory:
-        ids = self.template.query((self.prompt or "") + query)
-        return TextHistory(self.template.spell(ids), ids, system=True)
+    @property
+    def _limit(self) -> int | None:
+        """Tokens of an episode at most."""
+        config: Any = self._engine.model.config
+        longest: int | None = getattr(config, "max_position_embeddings", None)
+        return longest if self.max_length is None else self.max_length
 
     def _full(self, history: TextHistory) -> bool:
-        return self.max_length is not None and len(history.ids) >= self.max_length
+        return self._limit is not None and len(history.ids) >= self._limit
+
+    def _stopped(self, history: TextHistory) -> bool:
+        """Whether the policy's last token is an end token."""
+        by_policy = bool(history.ids) and not history.system_spans[-1]
+        return by_policy and history.ids[-1] in self._engine.stop_ids
+
+    def _words(self, history: TextHistory) -> tuple[str, int]:
+        """Return the policy's text since the last result, and the start of its last part.
+
+        Without its end token.
+        """
+        first, end = history.last_words
+        if first == end:
+            return "", 0
+        begin, stop = history.text_spans[first][0], len(history.text)
+        if self._stopped(history):
+            stop -= len(self.template.decode_suffix(history.ids, len(history.ids) - 1))
+        return history.text[begin:stop], history.text_spans[-1][0] - begin
+
+    def _pause(self, history: TextHistory) -> tuple[str, PausedMessage]:
+        is_opening = len(history.system_spans) == 1
+        words, start = (history.text, 0) if is_opening else self._words(history)
+        return words, self.syntax.paused_message(words, start)
 
     def _answer_calls(self, histories: Sequence[TextHistory]) -> None:
         """Answer the calls of many episodes; their tools run at once."""
-        blocks = [(history, self._read(*self._pause(history))) for history in histories]
-        self._answer([(history, block) for history, block in blocks if block is not None])
-
-    def _answer(self, blocks: Sequence[tuple[TextHistory, CallBlock | None]]) -> None:
-        calls = [block for _, block in blocks if block is not None]
+        calls = [(history, block) for history in histories if (block := self._read(history))]
         with ThreadPoolExecutor(max(1, min(len(calls), MAX_THREADS))) as threads:
-            answers = list(threads.map(self._answer_or_failure, calls))
-        for (history, _), answer in zip(blocks, answers, strict=True):
-            if isinstance(answer, InfrastructureError):
+            results = list(threads.map(self._result_or_none, [block for _, block in calls]))
+        for (history, _), result in zip(calls, results, strict=True):
+            if result is None:
                 history.invalid = True
                 history.complete(truncated=True)
                 continue
-            ids = self.template.encode_untrusted(self.syntax.format_result(answer.text))
-            if self.max_length is not None:
-                ids = ids[: max(0, self.max_length - len(history.ids))]
-            self._generator.append_tool_output(history, ids)
+            ids = self.template.encode_untrusted(self.syntax.format_result(result))
+            if self._limit is not None:
+                ids = ids[: max(0, self._limit - len(history.ids))]
+            self._append(history, ids, system=True)
+            for token in ids if self.on_token is not None else ():
+                self.on_token(self._first + (history.slot or 0), token, None)
 
-    def _answer_or_failure(self, block: CallBlock) -> InlineToolResult | InfrastructureError:
+    def _result_or_none(self, block: CallBlock) -> str | None:
+        """Return a call's result, None where infrastructure failed."""
         try:
-            return self._tools.run_block(block)
-        except InfrastructureError as failure:
-            return failure
+            return self._tools.run_block(block).text
+        except InfrastructureError:
+            return None
 
-    def _read(self, words: str, pause: PausedMessage) -> CallBlock | None:
+    def _read(self, history: TextHistory) -> CallBlock | None:
         """Parse the call at a pause, by a subclass's `parse_tool_call` if it overrides that."""
-        if not is_overridden(self, "parse_tool_call", _PARSE_TOOL_CALL):
+        words, pause = self._pause(history)
+        if not is_overridden(self.parse_tool_call, TextEnvironment.parse_tool_call):
             return pause.block
         tool, query = self.parse_tool_call(words)
         return (
             pause.block if tool is None else CallBlock(0, len(words), {tool: {QUERY: query or ""}})
         )
 
-    def _pause(self, history: TextHistory) -> tuple[str, PausedMessage]:
-        words, start = self._generator.last_words(history)
-        return words, self.syntax.paused_message(words, start)
 
-
-_STEP, _PARSE_TOOL_CALL = TextEnvironment.step, TextEnvironment.parse_tool_call
-
-
-def is_overridden(environment: object, name: str, own: Any) -> bool:
+def is_overridden(method: Any, own: Any) -> bool:
     """Whether a method was overridden by a subclass or by assignment."""
-    return getattr(getattr(environment, name), "__func__", None) is not own
+    return getattr(method, "__func__", None) is not own
 
 
 def _same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:

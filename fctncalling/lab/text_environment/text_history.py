@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fctncalling.envs.episode.transcript import escape_unprintable
+from fctncalling.envs.errors import import_extra
 from fctncalling.lab.page.report_page import html_page
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
 
 Span = tuple[int, int]
@@ -43,6 +43,8 @@ class TextHistory:
         self.ids: list[int] = []  # what `tokens` is made of
         self.logprobs: list[float] = []  # of each token as it was sampled; NaN where unknown
         self._mask: list[int] = []
+        self.slot: int | None = None  # of the engine that keeps its attention cache
+        self.num_cached = 0  # tokens that the slot has read or sampled
         self.append_segment(text, tokens, system=system)
 
     def append_segment(
@@ -143,14 +145,29 @@ class TextHistory:
         self._show(tokenizer, show_legend, console)
 
     def _show(self, tokenizer: Any, show_legend: bool, console: Console | None) -> None:
-        console = console_or_default(console)
-        console.print(rich_text(self, tokenizer))
+        pieces = [
+            (words.replace("\n", "\\n") + " " if tip else words, style.style)
+            for words, style, tip in styled_pieces(self, tokenizer)
+        ]
+        print_styled([*pieces, (f"\n\n{self.outcome}", REWARD.style)], console)
         if show_legend:
-            console.print(legend())
+            self.show_colour_legend(console=console)
 
     def show_colour_legend(self, *, console: Console | None = None) -> None:
         """Print the legend of the colours; needs rich."""
-        console_or_default(console).print(legend())
+        keys = [part for style in STYLES for part in (("|", ""), (style.label, style.style))]
+        print_styled([("\n(Colour Legend: ", ""), *keys[1:], (")", "")], console)
+
+    @property
+    def outcome(self) -> str:
+        """Reward of the episode, and how it ended unless it came to its own end."""
+        reward = float(self.reward)
+        text = f"Reward: {'none' if math.isnan(reward) else f'{reward:g}'}"
+        if self.invalid:
+            return f"{text} (invalid: infrastructure failed)"
+        if not self.completed:
+            return f"{text} (running)"
+        return f"{text} (truncated)" if self.truncated else text
 
     def to_html(self, tokenizer: Any = None) -> str:
         """Format the episode as a self-contained HTML page.
@@ -158,7 +175,12 @@ class TextHistory:
         With a tokenizer every token is a box of its own, with its id and log-probability as a tool
         tip.
         """
-        return to_html(self, tokenizer)
+        pieces = styled_pieces(self, tokenizer)
+        spans = (_span(words, style, tip) for words, style, tip in pieces if words or tip)
+        keys = " ".join(_span(style.label, style) for style in STYLES)
+        head = f'<h1>Episode</h1><p class="sentence">{html.escape(self.outcome)}</p>'
+        said = f'<p class="said">{"".join(spans)}</p><p>{keys}</p>'
+        return html_page("Episode", f'<div class="sheet report">{head}\n{said}</div>')
 
 
 class Style(NamedTuple):
@@ -179,26 +201,19 @@ CONTEXT = 8  # tokens before one that are decoded with it: a character has four 
 STYLES = (PROMPT, SYSTEM, MODEL, REWARD)
 
 
-def console_or_default(console: Console | None) -> Console:
-    """Return the given console, or one on stdout.
+def print_styled(pieces: Iterable[tuple[str, str]], console: Console | None) -> None:
+    """Print (text, style) pieces as one text, on stdout if no console is given.
 
-    Raises ImportError with the cure if rich is not installed.
+    Raises MissingExtra if rich is not installed.
     """
-    if console is not None:
-        return console
-    try:
-        from rich.console import Console as RichConsole
-    except ImportError as error:
-        raise ImportError(
-            "showing an episode needs the library rich: pip install 'fctncalling[train]'"
-        ) from error
-    return RichConsole()
+    text = import_extra("rich.text", "train", "showing an episode").Text.assemble(*pieces)
+    (console or import_extra("rich.console", "train", "showing an episode").Console()).print(text)
 
 
 def styled_pieces(history: TextHistory, tokenizer: Any = None) -> Iterator[tuple[str, Style, str]]:
     """Yield (text, style, tip) of each segment, or with a tokenizer of each token.
 
-    Control and invisible characters are escapes.
+    Control and invisible characters are escapes, in tokens line breaks too.
     """
     for index, system in enumerate(history.system_spans):
         style = PROMPT if index == 0 else SYSTEM if system else MODEL
@@ -211,38 +226,6 @@ def styled_pieces(history: TextHistory, tokenizer: Any = None) -> Iterator[tuple
             note = "" if math.isnan(logprob) else f", log-probability {logprob:.3f}"
             text = escape_unprintable(token_text(tokenizer, history.ids, position))
             yield text, style, f"id {history.ids[position]}{note}"
-
-
-def rich_text(history: TextHistory, tokenizer: Any = None) -> Text:
-    """Format the text in colours; with a tokenizer its tokens, separated by blanks."""
-    from rich.text import Text
-
-    text = Text()
-    for words, style, tip in styled_pieces(history, tokenizer):
-        text.append(words.replace("\n", "\\n") if tip else words, style=style.style)
-        text.append(" " if tip else "")
-    return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
-
-
-def legend() -> Text:
-    """Return the legend of the colours."""
-    from rich.text import Text
-
-    text = Text("\n(Colour Legend: ")
-    for index, style in enumerate(STYLES):
-        text.append("|" if index else "").append(style.label, style=style.style)
-    return text.append(")")
-
-
-def to_html(history: TextHistory, tokenizer: Any = None) -> str:
-    """Return an HTML page of the episode's text, or of its tokens if a tokenizer is given."""
-    pieces = styled_pieces(history, tokenizer)
-    spans = (_span(words, style, tip) for words, style, tip in pieces if words or tip)
-    keys = " ".join(_span(style.label, style) for style in STYLES)
-    reward = html.escape(f"Reward: {_reward(history)}{_ending(history)}")
-    head = f'<h1>Episode</h1><p class="sentence">{reward}</p>'
-    said = f'<p class="said">{"".join(spans)}</p><p>{keys}</p>'
-    return html_page("Episode", f'<div class="sheet report">{head}\n{said}</div>')
 
 
 def _span(text: str, style: Style, tip: str = "") -> str:
@@ -264,16 +247,3 @@ def token_text(tokenizer: Any, ids: Sequence[int], position: int) -> str:
     if whole.startswith(before) and not whole.endswith("\ufffd"):
         return str(whole[len(before) :])
     return f"[{tokenizer.convert_ids_to_tokens([ids[position]])[0]}]"
-
-
-def _reward(history: TextHistory) -> str:
-    reward = float(history.reward)
-    return "none" if math.isnan(reward) else f"{reward:g}"
-
-
-def _ending(history: TextHistory) -> str:
-    if history.invalid:
-        return " (invalid: infrastructure failed)"
-    if not history.completed:
-        return " (running)"
-    return " (truncated)" if history.truncated else ""

@@ -14,6 +14,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import learning_rates, make_optimisers, set_learning_rates, update
 from fctncalling.algorithms.targets import make_value_source
+from fctncalling.lab.text_environment.raw_text import language_model
 from fctncalling.training.counters import Counters
 
 Ids = Tensor | Sequence[int]
@@ -39,11 +40,12 @@ class TextTrainer:
     ) -> None:
         self.config = config or TrainConfig(kl_coef=0.0)
         self.tokenizer = tokenizer
-        is_policy = isinstance(model, ActorCritic)
-        self.policy: ActorCritic = model if is_policy else self._with_critic(model)
+        self.policy: ActorCritic = model
+        if not isinstance(model, ActorCritic):
+            shape, detached = self.config.critic_shape, self.config.detaches_critic
+            self.policy = ActorCritic(language_model(model), **shape, critic_detach=detached)
         if ref_model is not None:
-            is_policy = isinstance(ref_model, ActorCritic)
-            self.policy.set_reference(ref_model.model if is_policy else ref_model)
+            self.policy.set_reference(language_model(ref_model))
         elif self.config.kl_coef:
             fault = "kl_coef is above 0: pass the ref_model that the policy is to be held to"
             raise ValueError(fault)
@@ -72,8 +74,7 @@ class TextTrainer:
         is left to learn from.
         """
         masks = response_masks
-        if masks is None:
-            masks = [[1] * len(response) for response in responses]
+        masks = [[1] * len(response) for response in responses] if masks is None else masks
         cut = truncated if truncated is not None else [False] * len(queries)
         if not len(queries) == len(responses) == len(scores) == len(masks) == len(cut):
             raise ValueError(
@@ -83,35 +84,21 @@ class TextTrainer:
         sampled: Sequence[Any] = logprobs if logprobs is not None else [None] * len(queries)
         parts = zip(queries, responses, scores, masks, sampled, cut, strict=True)
         episodes = [_episode(*part) for part in parts]
-        metrics = self._update(episodes)
-        if logprobs is None:
-            for name in [name for name in metrics if name.startswith("mismatch/")]:
-                del metrics[name]
-        returns = [episode.episode_return for episode in episodes if not episode.invalid]
-        return {"env/reward_mean": sum(returns) / len(returns), **metrics}
-
-    def _update(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float]:
-        """Learn once, with the settings that the schedule has at this step."""
         rates = learning_rates(self.config, self.counters.updates)
         set_learning_rates(self.optimisers, rates)
         alone = self.counters.critic_episodes < self.config.critic_warmup_episodes
         self.counters.critic_episodes += len(episodes)
         optimisers = self.optimisers._replace(policy=None) if alone else self.optimisers
-        parts = (self.policy, optimisers, episodes, self.config, self._generator)
-        metrics = update(*parts, source=self.values)
-        if alone:
-            return {"charts/learning_rate": 0.0, **metrics}
-        self.counters.updates += 1
-        return {"charts/learning_rate": rates[0], **metrics}
-
-    def _with_critic(self, model: Any) -> ActorCritic:
-        if not isinstance(model, torch.nn.Module):
-            raise TypeError(
-                f"model is a {type(model).__name__}: expected a causal language model or an "
-                "ActorCritic"
-            )
-        config = self.config
-        return ActorCritic(model, **config.critic_shape, critic_detach=config.detaches_critic)
+        learned = (self.policy, optimisers, episodes, self.config, self._generator)
+        metrics = update(*learned, source=self.values)
+        self.counters.updates += not alone
+        if logprobs is None:
+            for name in [name for name in metrics if name.startswith("mismatch/")]:
+                del metrics[name]
+        returns = [episode.episode_return for episode in episodes if not episode.invalid]
+        rate = 0.0 if alone else rates[0]
+        mean = sum(returns) / len(returns)
+        return {"env/reward_mean": mean, "charts/learning_rate": rate, **metrics}
 
 
 def _episode(
