@@ -23,15 +23,14 @@ class Trajectories(NamedTuple):
     - `rewards` (E, L): at the last token of each action, as learned from: less the penalties of
       --overlong penalty, times reward_scale; at every token less the KL penalty of kl_mode reward.
     - `values` (E, L): the critic's, of the state before the token, from before the update; with
-      --lam auto weighed by what they know; with --critic places by place; an untrained head's
-      where `Algorithm.critic` is false.
+      --lam auto weighed by what they know; an untrained head's where `Algorithm.critic` is false.
     - `acted` (E, L) bool: false on padding alone.
     - `ends_action` (E, L) bool: the last token of its action.
     - `bootstrap` (E,): the value behind an episode that was cut off; 0 where it terminated,
       without a critic, or by the setting truncation_bootstrap: false.
     - `group` (E,) int64: equal for episodes of one task and environment seed, from 0.
-    - `lam` (E, L): lambda from a token's action to the next, with --lam auto or --critic places;
-      else None, and --lam stands for all (0.95 where an algorithm of your own is given none).
+    - `lam` (E, L): lambda from a token's action to the next, with --lam auto; else None, and --lam
+      stands for all (0.95 where an algorithm of your own is given none).
     """
 
     rewards: Tensor

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fctncalling.data.categories import WITHOUT_ANSWER
-from fctncalling.data.types import Episode, StepRecord
+from fctncalling.data.types import Episode
 
 FIELDS = ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
 """Lists of a token record, with one entry a token."""
@@ -98,9 +98,6 @@ class EpisodeRecord:
     cut_actions: list[int] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)  # info["error"] of each step that had one
     env_seed: int | None = None  # that the environment was reset with
-    start: int = 0  # actions of the ground truth that were played before it began, as context
-    played: list[StepRecord] = field(default_factory=list)  # these
-    first_turn: int = 0  # info["turn"] where a started episode began
     next_turn: int | None = None  # info["turn"] behind the last step; None: not known
     episode: object | None = None  # fctncalling.data.types.Episode, for the episode log
     # The environment's messages in OpenAI form: those of reset, then those after each step.
@@ -195,7 +192,7 @@ def action_facts(episodes: Sequence[EpisodeRecord]) -> ActionFacts:
         num_actions = sum(sum(row.ends_action) for row in episode.rows)
         counted = len(episode.num_words) == num_actions
         facts.num_words.extend(episode.num_words if counted else [0] * num_actions)
-        turn = 1 + episode.first_turn
+        turn = 1
         for action in range(num_actions):
             if 0 < action < len(episode.messages):
                 turn += any(message["role"] == "user" for message in episode.messages[action])
@@ -207,9 +204,9 @@ def action_facts(episodes: Sequence[EpisodeRecord]) -> ActionFacts:
 def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]:
     """Return the metrics of a batch of episodes.
 
-    Means over valid whole episodes, which began with their task; error rates per step.
+    Means over valid episodes; error rates per step.
     """
-    valid = [record for record in records if not (record.invalid or record.start)]
+    valid = [record for record in records if not record.invalid]
     num_invalid = sum(record.invalid for record in records)
     metrics: dict[str, float | None] = {
         "env/episodes": len(records),

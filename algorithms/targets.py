@@ -17,7 +17,6 @@ from fctncalling.algorithms.learning_signal import pooled_return_std, whiten_by_
 from fctncalling.algorithms.losses import Targets, kl_k1, log_ratio
 from fctncalling.algorithms.minibatches import Minibatch, Passes, bootstrap_values
 from fctncalling.algorithms.nan_guard import check_finite
-from fctncalling.algorithms.place_values import PlaceValues
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch, TokenOutputs
 from fctncalling.algorithms.policy.precision import uses_importance_weights
 from fctncalling.algorithms.values import Values, ValueSource, WeightedValues
@@ -25,8 +24,6 @@ from fctncalling.algorithms.values import Values, ValueSource, WeightedValues
 
 def make_value_source(config: TrainConfig) -> ValueSource:
     """Make the source of values that the settings ask for."""
-    if config.critic == "places":
-        return PlaceValues()
     return WeightedValues() if config.lam is None else ValueSource()
 
 
@@ -62,8 +59,6 @@ def compute_targets(
     of_critic = Values(old_values, bootstrap)
     source = make_value_source(config) if source is None else source
     values = source.values(experience, of_critic, config) if algorithm.critic else of_critic
-    if config.critic == "places":  # no other values are known, or learned
-        old_values = values.at_tokens
     estimate = estimate_advantages(algorithm, experience, values, config)
     if config.overlong == "mask":  # a cut action teaches nothing; what came before it still does
         estimate = estimate._replace(loss_mask=estimate.loss_mask & ~experience.tokens.cut)
@@ -114,8 +109,8 @@ def _scaled_advantages(
     """
     advantages = estimate.advantages
     if algorithm.critic and config.whiten_advantages:
-        # Credit by states and by places is centred by its make, and exactly 0 at most tokens.
-        shift = config.group_baseline != "state" and config.critic != "places"
+        # Credit by states is centred by its make, and exactly 0 at most tokens.
+        shift = config.group_baseline != "state"
         advantages = whiten_by_spread(advantages, estimate.loss_mask, spread, shift=shift)
     elif algorithm.critic and not spread:
         advantages = torch.zeros_like(advantages)

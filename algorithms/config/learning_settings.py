@@ -161,11 +161,9 @@ class LearningSettings(Settings):
     (whose gradient is 0 on the mean), k2 (whose gradient is the divergence's) or k3."""
 
     # The critic: its model, head and losses.
-    critic: Annotated[Literal["head", "lora", "full", "places"], Setting(group="critic")] = "head"
+    critic: Annotated[Literal["head", "lora", "full"], Setting(group="critic")] = "head"
     """What the critic reads with: a head on the policy's hidden states, an adapter of its own
-    on the same base (lora), or a model of its own (full). places: no network; what other
-    episodes got from the same place on the truth's path (info place), from earlier updates with
-    half the weight each, lambda towards 0 with the successes among them."""
+    on the same base (lora), or a model of its own (full)."""
     team_critic: Literal["shared", "per_role", "central"] = "shared"
     """Critic of a team's roles: one value head for all (shared), or one for each (per_role),
     which value a role's tokens by what that role sees; central: by what all roles know and have

@@ -180,8 +180,3 @@ class RunningSettings(Settings):
     """Stages from easy to hard, such as simple_python+multiple:10,2:20: ten updates on two
     categories, twenty on tasks of at most 2 turns, then all tasks. With a point, 0.4:20: twenty
     on tasks of at most that difficulty, where tasks say theirs. none: all tasks at once."""
-    starts: Literal["none", "prefix"] = "none"
-    """Where episodes of an update begin. prefix: three quarters of them behind a part of their
-    ground truth, which is played as context, so that about half of these succeed; a group
-    shares its start. Needs GRPO, or --group_baseline leave_one_out or state. Success rates and
-    evaluations are of whole tasks. none: at the task's beginning."""

@@ -74,11 +74,9 @@ def _check_critic(config: TrainConfig) -> None:
     fits = {"--critic_warmup_episodes": config.critic_warmup_episodes}
     fits["--critic_window_updates"] = config.critic_window_updates
     given = [name for name, count in fits.items() if count]
-    nothing_learns = config.algorithm_name == "GRPO" or config.critic == "places"
-    if nothing_learns and (given or config.init_critic_from):
+    if config.algorithm_name == "GRPO" and (given or config.init_critic_from):
         raise SettingError(
-            f"{', '.join(fits)}, --init_critic_from: GRPO has no critic, and --critic places none "
-            "that learns; leave them out"
+            f"{', '.join(fits)}, --init_critic_from: GRPO has no critic; leave them out"
         )
     if given and (config.fsdp or config.team_critic == "per_role"):
         raise SettingError(
@@ -151,10 +149,6 @@ class TrainConfig(LearningSettings, RunningSettings):
             self.lam = OWN_LAM
         if self.algorithm_name == "GRPO":  # its groups are their own baseline
             self.group_baseline = "none"
-        if self.critic == "places":  # they are the credit; no head learns
-            self.lam = self.lam if self.has_own_algorithm else None
-            self.value_coef = 0.0
-            self.group_baseline = "none"
         if self.permute_advantages:  # a bonus alone would mend habits, by making them uncertain
             self.entropy_coef = 0.0
         check_combinations(self)
@@ -184,8 +178,6 @@ class TrainConfig(LearningSettings, RunningSettings):
         """Name of the advantage estimate that reaches the policy loss."""
         weighs = self.lam is None and self.algorithm_name != "GRPO"
         values = " of values weighed by what they know (--lam auto)" if weighs else ""
-        if self.critic == "places":
-            values = " of values by place on the truth's path (--critic places)"
         return POLICY_CREDIT[self.group_baseline].format(name=self.algorithm_name, values=values)
 
     @property

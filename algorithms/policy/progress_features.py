@@ -34,18 +34,16 @@ def progress_features(episode: EpisodeRecord) -> list[list[float]]:
     episode is neither on the path nor off it.
     """
     turns = _turns(episode.ground_truth)
-    before = len(episode.played)
-    steps = [*episode.played, *getattr(episode.episode, "steps", ())]
-    num_actions = before + sum(sum(row.ends_action) for row in episode.rows)
+    steps = getattr(episode.episode, "steps", ())
+    num_actions = sum(sum(row.ends_action) for row in episode.rows)
     made, turn, error, rows = 0, 0, False, list[list[float]]()
     for number in range(num_actions + 1):
         behind = turn if episode.next_turn is None else episode.next_turn
         now = min(steps[number].turn if number < len(steps) else behind, len(turns) - 1)
         if now != turn:
             made, turn, error = 0, now, False
-        if number >= before:
-            place = episode.places[number - before : number - before + 1]
-            rows.append(_features(turns, turn, made, place, error))
+        place = episode.places[number : number + 1]
+        rows.append(_features(turns, turn, made, place, error))
         if number < len(steps):
             made += len(steps[number].calls)
             error = steps[number].error is not None

@@ -38,7 +38,6 @@ def collect(
     seed: int = 0,
     numbers: Sequence[int] | None = None,
     group_size: int = 1,
-    starts: Sequence[int] = (),
     make_env: Callable[[], TextEnv] | None = None,
     on_episode: Callable[[EpisodeRecord], None] | None = None,
     deadline_s: float = math.inf,
@@ -56,19 +55,14 @@ def collect(
     Each `group_size` numbers in a row are a group: their environments are reset with one seed, so
     that they face the same task, also where the seed decides it; what the policy samples is seeded
     for each episode apart.
-
-    starts: actions of the ground truth that the environment plays before each episode begins (its
-    `reset(options={"after_steps": ...})`); none: 0.
     """
     if not len(envs):
         raise ValueError("no environment to play in: give at least one")
     envs = InlineEnvPool(envs, make_env) if isinstance(envs, list) else envs
     seeds = episode_seeds(seed, numbers or range(len(task_ids)), group_size)
     episodes = [
-        RunningEpisode(index, task_id, *own_seeds, template, max_episode_tokens, start)
-        for index, (task_id, own_seeds, start) in enumerate(
-            zip(task_ids, seeds, starts or [0] * len(task_ids), strict=True)
-        )
+        RunningEpisode(index, task_id, *own_seeds, template, max_episode_tokens)
+        for index, (task_id, own_seeds) in enumerate(zip(task_ids, seeds, strict=True))
     ]
     collection = _Collection(envs, engine, deadline_s, on_episode)
     collection.run(episodes)
@@ -193,7 +187,6 @@ class SeedStream(IntEnum):
     CRITIC_WARM_UP_ROLLOUT = 3  # of update 0
     TASK_EPOCHS = 3  # the sampler's own words: (seed, 3, epoch)
     TASK_DRAWS = 4  # the sampler's: (seed, 4, position)
-    STARTS = 5  # (seed, 5, update, extra round)
 
 
 def derive_seed(*words: int) -> int:

@@ -27,12 +27,11 @@ IN_PROCESS = "in_process_tools"
 
 
 class EnvRequest(NamedTuple):
-    """Request to an env: `reset` with seed, task id and start or, with a text, `step`."""
+    """Request to an env: `reset` with seed and task id or, with a text, `step`."""
 
     task_id: str = ""
     seed: int = 0
     text: str | None = None
-    start: int = 0  # actions of the ground truth that are played before the episode begins
 
 
 class EnvResponse(NamedTuple):
@@ -149,10 +148,7 @@ def _reset(env: TextEnv, request: EnvRequest) -> tuple[Any, ...]:
     Warn of the first that draws from what all threads draw from, which no seed of ours can order.
     """
     before = None if _drawn.is_set() else random.getstate()
-    options: dict[str, Any] = {"task_id": request.task_id}
-    if request.start:
-        options["after_steps"] = request.start
-    observation, info = env.reset(seed=request.seed, options=options)
+    observation, info = env.reset(seed=request.seed, options={"task_id": request.task_id})
     unwrapped = getattr(env, "unwrapped", env)
     if before is not None and random.getstate() != before and not _drawn.is_set():
         _drawn.set()

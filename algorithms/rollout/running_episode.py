@@ -108,22 +108,6 @@ class RoleView:
         self.new_ids = [*self.template.opening_ids, *self.template.encode(whole)]
         self._begin_row()
 
-    def append_played(self, text: str, answer: Mapping[str, Any], stop: Sequence[str]) -> None:
-        """Append a message played for the policy and its answer, an `info`: all of it is context.
-
-        Its tokens are those of the policy's own such message. stop: texts that leave it unended.
-        """
-        calls, ends = _calls(answer), self.template.ends
-        is_stopped = text.endswith(tuple(stop))
-        end = [] if is_stopped else [ends.of_calls if calls else ends.of_words]
-        self.new_ids += [*self.template.encode(text), *end]
-        self.append_context()
-        self.append_message(text, calls)
-        self.append_observation(list(answer["messages"]))
-        self.new_ids = [*self.rows[-1].ids, *self.new_ids]
-        self.rows.clear()  # of a history that was rewritten, too: no row has an action yet
-        self._begin_row()
-
     def _answered_calls(self, num_results: int) -> Message | None:
         """Return the last message of the policy with those of its calls that results answer."""
         if not num_results or not self.history or not self.history[-1].get("tool_calls"):
@@ -163,13 +147,11 @@ class RunningEpisode:
     env_seed: int  # of the environment; members of a group share it
     template: ChatTemplate
     max_tokens: int
-    start: int = 0  # actions of the ground truth that are played before it begins
     slot: int = -1  # the environment it is played in
     views: dict[str, RoleView] = field(default_factory=dict)  # in order of the first turn
     role: str = ""  # who acts next
     in_slot: RoleView | None = None  # whose sequence the engine's slot holds
     steps: list[StepRecord] = field(default_factory=list)
-    played: list[StepRecord] = field(default_factory=list)  # by the ground truth, before them
     roles: list[str] = field(default_factory=list)  # who acted in each step; empty without roles
     role_rewards: list[dict[str, float]] = field(default_factory=list)  # of each step, if its own
     errors: list[str] = field(default_factory=list)
@@ -203,21 +185,18 @@ class RunningEpisode:
 
     def reset_request(self) -> EnvRequest:
         """Return the request that resets the environment for this episode."""
-        return EnvRequest(self.task_id, self.env_seed, start=self.start)
+        return EnvRequest(self.task_id, self.env_seed)
 
     def on_reset(self, engine: Engine, observation: Any, info: dict[str, Any]) -> None:
         """On reset, handle its result: render the first prompt."""
-        played = info.get("played", ()) if self.start else ()
-        self.start = len(played)
-        self.info = opening = info["opening"] if played else info
-        self.state = str(opening.get("state") or "")
+        self.info = info
+        self.state = str(info.get("state") or "")
         self.ground_truth = info.get("ground_truth")
         engine.begin_sequence(self.slot, self.seed)
-        messages = _messages(opening, observation)
+        messages = _messages(info, observation)
         self.messages = [list(messages)]
-        if not self._show(messages, played):
+        if not self._show(messages):
             return
-        self.info = info
         if prompt := info.get("prompt_ids"):  # a branch begins with the tokens of its episode
             self.view.new_ids = list(prompt)
         self.in_slot = self.view
@@ -335,9 +314,6 @@ class RunningEpisode:
             state=self.state,
             ground_truth=self.info.get("ground_truth", self.ground_truth),
             env_seed=self.env_seed,
-            start=self.start,
-            played=self.played,
-            first_turn=self.steps[0].turn if self.start and self.steps else 0,
             next_turn=int(self.info.get("turn", 0)),
             episode=Episode(
                 self.task_id,
@@ -357,11 +333,10 @@ class RunningEpisode:
             return []
         return [*self.places, *(() if self.terminated else _place(self.info))]
 
-    def _show(self, messages: list[Message], played: Sequence[Any] = ()) -> bool:
-        """Show messages to the role that acts next, in a view of its own.
+    def _show(self, messages: list[Message]) -> bool:
+        """Show messages to the role that acts next, in its view.
 
-        played: messages that were played for it then, each with what it earned and its `info`.
-        False where the chat template refuses them: the episode is invalid then.
+        Returns false if the chat template refuses them: the episode is invalid then.
         """
         self.role = str(self.info.get("role") or "")
         try:
@@ -371,13 +346,6 @@ class RunningEpisode:
                 self.views[self.role] = RoleView(self.template, self.role)
                 tools, text = self.info.get("tools") or (), self.info.get("instructions") or ""
                 self.view.render_first_prompt(messages, tools, text)
-            for text, reward, answer in played:
-                self.view.append_played(text, answer, self.info.get("stop") or ())
-                turn = int(self.info.get("turn", 0))
-                self.played.append(StepRecord.from_info(turn, text, float(reward), answer))
-                said: Message = {"role": "assistant", "content": text}
-                self.messages[0] += [said, *answer["messages"]]
-                self.info = answer
         except TemplateRefusal as error:
             why = f"the chat template refuses the conversation ({error})"
             self.fail(InvalidEpisodeError(why))

@@ -304,8 +304,6 @@ def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str,
         for step, paid in zip(line["steps"], record.role_rewards, strict=False):
             step["rewards"] = paid
     line |= {"success": record.success, "return": record.episode_return}
-    if record.played:
-        line["played"] = [dataclasses.asdict(step) for step in record.played]
     if record.strict_success is not None:
         line["strict_success"] = record.strict_success
         line["strict_error_type"] = record.strict_error_type

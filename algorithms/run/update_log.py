@@ -99,12 +99,12 @@ class AlarmLog:
 
 
 def termination_metrics(episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
-    """Return termination metrics: how whole episodes and their actions ended.
+    """Return termination metrics: how episodes and their actions ended.
 
     The share of episodes that a limit ended, and the mean probability of the token that ended an
     action, as sampled.
     """
-    valid = [episode for episode in episodes if not (episode.invalid or episode.start)]
+    valid = [episode for episode in episodes if not episode.invalid]
     ends = list[float]()
     for episode in valid:
         cut, number = frozenset(episode.cut_actions), 0

@@ -30,12 +30,6 @@ ARMS = {
     "REINFORCE": Arm(NO_CRITIC, "batch baseline, group 1"),
     "TPPO": Arm({**TPPO, "lam": None}, "values by what they know, guarded steps, group 1"),
     "TPPO_095": Arm({**TPPO, "lam": 0.95}, "head, lambda .95, group 1", seeds=6, tasks=LONG),
-    "places": Arm({**TPPO, "critic": "places"}, "values by place, group 1"),
-    "starts": Arm(
-        {**TPPO, "critic": "places", "starts": "prefix"},
-        "values by place, starts from proven prefixes, group 1",
-        tasks=STREAMS,  # by chance the truth's own prefix may fail on mended
-    ),
     "GRPO": Arm({"algorithm_name": "GRPO", **GROUPS}, "groups of 8; not to be had on streams"),
     "leave_one_out": Arm(
         {**NO_CRITIC, **GROUPS, "group_baseline": "leave_one_out"},

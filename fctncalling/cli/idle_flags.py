@@ -95,9 +95,6 @@ RULES = (
         without="differs from TPPO in the critic's targets alone",
     ),
     Refused(f"critic {OF_HEAD}", _is_grpo, NO_CRITIC),
-    Refused(
-        f"{OF_HEAD} {OF_VALUES} {OF_FIT}", lambda c: c.critic == "places", "a --critic that learns"
-    ),
     Noted(f"{OF_VALUES} truncation_bootstrap whiten_advantages", _is_grpo, NO_CRITIC),
     Noted(
         "value_coef value_clip critic_detach lam_value",

@@ -33,6 +33,7 @@ FORMER_SETTINGS: dict[str, tuple[Any, str]] = {
     "loss_token_divisor": (None, "the divisor of token_sum is --max_episode_tokens"),
     "sft_warmup_share": (0.05, "it is 0.05"),
     "sft_final_lr_share": (0.05, "it is 0.05"),
+    "starts": ("none", "a trial found no gain"),
 }
 """Setting that went with version 0.3 -> what it was where nobody gave it, and what is there now."""
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from fctncalling.algorithms.rollout.start_sampler import StartRecords
 from fctncalling.algorithms.rollout.task_sampler import Successes
 
-FORMER_COUNTERS = ("returns", "entropy_coef")  # in checkpoints of earlier versions
+FORMER_COUNTERS = ("returns", "entropy_coef", "starts")  # in checkpoints of earlier versions
 
 
 @dataclass
@@ -33,7 +32,6 @@ class Counters:
     # The best one after an update: which, and its greedy success (strict where the reward is)
     best: dict[str, Any] = field(default_factory=dict)
     successes: Successes = field(default_factory=dict)  # what drawing tasks by success goes by
-    starts: StartRecords = field(default_factory=dict)  # and drawing starts
 
     @classmethod
     def from_state(cls, saved: Any) -> Counters:

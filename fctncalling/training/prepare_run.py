@@ -28,7 +28,6 @@ from fctncalling.algorithms.distributed.process_group import (
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import find_algorithm
-from fctncalling.algorithms.rollout.start_sampler import StartSampler
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.logs import (
     NoLog,
@@ -46,7 +45,6 @@ from fctncalling.progress_bar import Stage
 from fctncalling.training.announce import announce
 from fctncalling.training.demonstrations import load_demonstrations
 from fctncalling.training.load_policy import ModelError, critic_kind, load_policy
-from fctncalling.training.proven_starts import ProvenStarts
 from fctncalling.training.resume import (
     checkpoint_to_resume,
     keep_form,
@@ -79,11 +77,6 @@ def prepare_run(
         run_config = keep_form(keep_template(run_config, checkpoint), checkpoint)
     setup = task_setup or make_task_setup(config, run_config)
     sampler = TaskSampler(setup.candidates, config)  # refuses flags, so before what takes long
-    starts = None
-    if config.starts == "prefix":
-        proven = ProvenStarts(setup, config, run_config)
-        starts = StartSampler(config, proven.num_actions)
-        setup = setup._replace(make_env=proven.make_env)
     roles = team_roles(config, setup.make_env, processes)
     with Stage("loading the model", shown=processes.is_first):
         policy, template = load_policy(config, run_config, checkpoint, processes.device, roles)
@@ -109,7 +102,6 @@ def prepare_run(
         held_out_ids=setup.held_out_ids,
         # last of all: a start that fails leaves no folder behind
         log=open_log(config, run_config, folder, processes),
-        starts=starts,
         log_episodes_interval=run_config.log_episodes_interval,
         log_tokens_interval=run_config.log_tokens_interval,
         processes=processes,
@@ -168,11 +160,6 @@ def learning_notes(config: TrainConfig) -> list[str]:
         notes.append(f"{name}: the estimate sees {seen}; its advantages are {taken}.")
     if config.policy_credit != f"{config.algorithm_name}'s estimate":
         notes.append(f"Policy credit: {config.policy_credit}.")
-    if config.starts == "prefix":
-        notes.append(
-            "Starts: three quarters of the episodes of an update begin behind a part of their "
-            "ground truth (--starts prefix); success rates are of whole ones."
-        )
     if selects:
         wanted = config.episodes_per_update
         notes.append(

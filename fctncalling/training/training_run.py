@@ -33,7 +33,6 @@ from fctncalling.algorithms.ppo import (
 )
 from fctncalling.algorithms.rollout.collect import SeedStream, derive_seed
 from fctncalling.algorithms.rollout.roles import add_critic_rows, split_by_role
-from fctncalling.algorithms.rollout.start_sampler import StartSampler
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.run.evaluation import Evaluation
@@ -86,7 +85,6 @@ class TrainingRun:
         sampler: TaskSampler,
         held_out_ids: Sequence[str],
         log: RunLog,
-        starts: StartSampler | None = None,
         log_episodes_interval: int = 10,
         log_tokens_interval: int | None = None,
         processes: ProcessGroup = SINGLE_PROCESS,
@@ -97,8 +95,7 @@ class TrainingRun:
         self.log = log
         self.rollout = rollout
         self.sampler = sampler
-        self._starts = starts
-        self._planner = RoundPlanner(config, sampler, starts)
+        self._planner = RoundPlanner(config, sampler)
         self.held_out_ids = held_out_ids
         self.update_log = UpdateLog(
             log,
@@ -226,12 +223,8 @@ class TrainingRun:
             metrics["mismatch/staleness"] = float(self._staleness)
         seconds = time.perf_counter() - started
         self.counters.updates += 1
-        whole = [episode for episode in episodes if not episode.start]
-        outcomes = task_outcomes(whole, strict=self.config.reward.startswith("strict"))
+        outcomes = task_outcomes(episodes, strict=self.config.reward.startswith("strict"))
         self.counters.successes = self.sampler.record_outcomes(self.counters.successes, outcomes)
-        if self._starts is not None:
-            self.counters.starts = self._starts.record_outcomes(self.counters.starts, episodes)
-            metrics |= self._starts.metrics(episodes)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
         counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
         rate = sum(len(row.ids) for episode in usable for row in episode.rows) / seconds

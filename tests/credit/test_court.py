@@ -149,12 +149,12 @@ def test_rates_are_of_the_tuning_seeds_and_these_are_not_judged() -> None:
 def test_an_arm_that_is_far_below_after_six_seeds_stops_there(tmp_path: Path) -> None:
     runs = [run("REINFORCE", seed, RATES[1], 0.5) for seed in range(1, 7)]
     runs += [run("TPPO", seed, RATES[1], 0.3) for seed in range(1, 7)]
-    runs += [run("places", seed, RATES[1], 0.45) for seed in range(1, 7)]
-    runs += [run(arm, 101, RATES[1], 0.9) for arm in ("REINFORCE", "TPPO", "places")]
+    runs += [run("potential", seed, RATES[1], 0.45) for seed in range(1, 7)]
+    runs += [run(arm, 101, RATES[1], 0.9) for arm in ("REINFORCE", "TPPO", "potential")]
     kept = tmp_path / "runs.jsonl"
     kept.write_text("".join(json.dumps(each._asdict()) + "\n" for each in runs))
-    wanted = list(jobs(["cold"], ["TPPO", "places"], range(1, 13), kept))
-    assert {job.arm for job in wanted if 6 < job.seed < 100} == {"places"}
+    wanted = list(jobs(["cold"], ["TPPO", "potential"], range(1, 13), kept))
+    assert {job.arm for job in wanted if 6 < job.seed < 100} == {"potential"}
 
 
 def test_chances_are_exact_and_ruins_counted() -> None:

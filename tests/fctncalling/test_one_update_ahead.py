@@ -158,21 +158,3 @@ def test_a_batch_is_as_many_updates_behind_as_max_staleness_says_also_after_a_re
     assert all(line["mismatch/importance_min"] < 1 for line in updates[1:])
     run("whole", *more, f"--resume={whole / 'checkpoints' / 'update_000002'}")
     assert (whole / "metrics.jsonl").read_bytes() == metrics
-
-
-@pytest.mark.prove
-def test_started_episodes_that_workers_play_ahead_are_those_of_a_resumed_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fctncalling.algorithms.run.evaluation.plot_curve", lambda folder: None)
-    more = {"starts": "prefix", "group_baseline": "leave_one_out", "group_size": 2, "lr": 4e-4}
-    more |= {"mixture": "multi_turn_base=1", "dynamic_sampling": 1, "max_staleness": 1}
-    more |= {"episodes_per_update": 16, "max_new_tokens": 64, "max_episode_tokens": 1024}
-    settings = {**SETTINGS, "env_name": "fctncalling_env", **more, "results_dir": tmp_path}
-    words = [f"--{flag}={value}" for flag, value in settings.items()]
-    assert main(words) == 0
-    [path] = tmp_path.rglob("metrics.jsonl")
-    metrics = path.read_bytes()
-    assert metrics.count(b"env/success_by_left/") > 3
-    assert main([*words, f"--resume={path.parent / 'checkpoints/update_000002'}"]) == 0
-    assert path.read_bytes() == metrics

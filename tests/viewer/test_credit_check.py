@@ -19,7 +19,7 @@ from fctncalling.data.token_file import TokenFile, read_token_file, write_token_
 from fctncalling.lab.viewer import load_run, page_data
 from train_fctncalling import main as train
 
-BASELINES = ("none", "leave_one_out", "state", "places")  # the last is a critic
+BASELINES = ("none", "leave_one_out", "state")
 FAST = [("GRPO", "none"), ("APPO", "state"), *(("TPPO", baseline) for baseline in BASELINES)]
 CASES = [
     pytest.param(*case, marks=() if case in FAST else pytest.mark.prove)
@@ -46,13 +46,11 @@ def run_of(folder: Path, template: ChatTemplate, algorithm: str, baseline: str) 
     ]
     for number, record in enumerate(records):
         record.state_hashes = ["start", f"behind {number % 3}"]
-        record.places = [(0, 2, True), (1, 1, number % 3 > 0), (1, 0, True)]
         row = record.rows[0]
         row.rewards = [reward * (1 + number / 10) for reward in row.rewards]
     records[4].terminated, records[4].truncated = False, True
-    credit = {"critic": baseline} if baseline == "places" else {"group_baseline": baseline}
     config = dataclasses.replace(
-        planted_runs.CONFIG, algorithm_name=algorithm, group_size=4, **credit
+        planted_runs.CONFIG, algorithm_name=algorithm, group_size=4, group_baseline=baseline
     )
     return planted_runs.write_run(folder, template, records, records, config)
 

@@ -28,7 +28,6 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
         config,
         gamma=config.resolved_gamma,
         group_baseline="none",
-        critic="head" if config.critic == "places" else config.critic,
         kl_coef=0.0,
         permute_advantages=False,
         group_credit="episode",
@@ -45,8 +44,6 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
         f"TPPO_{baseline}": replace(plain, algorithm_name="TPPO", group_baseline=baseline)
         for baseline in ("leave_one_out", "state")
     }
-    if config.critic == "places":
-        estimators["TPPO_places"] = replace(plain, algorithm_name="TPPO", critic="places")
     estimators["GRPO_step"] = replace(plain, algorithm_name="GRPO", group_credit="step")
     return estimators
 

@@ -24,7 +24,6 @@ from fctncalling.algorithms.policy.weight_sync import Weights, load_policy_state
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.data.errors import RewardError
 from fctncalling.envs.errors import MissingExtra, import_extra
-from fctncalling.training.proven_starts import ProvenStarts
 from fctncalling.training.rollouts.rollout_backends import (
     LocalRollout,
     OnEpisode,
@@ -195,13 +194,12 @@ class RolloutWorker:
         device = resolve_device("auto")
         with contextlib.redirect_stdout(io.StringIO()):  # the learner has said it all
             setup = make_task_setup(self.config, run_config)
-            make_env = setup.make_env
-            if config.starts == "prefix":
-                make_env = ProvenStarts(setup, config, run_config).make_env
             self.policy, template = load_policy(self.config, run_config, None, device)
         self._version: int | None = None
         process_group = ProcessGroup(rank=number + 1, device=device)
-        self._rollout = LocalRollout(self.config, self.policy, template, make_env, process_group)
+        self._rollout = LocalRollout(
+            self.config, self.policy, template, setup.make_env, process_group
+        )
 
     def location(self) -> tuple[str, int, str]:
         """Return the worker's location: host name, process id and Ray node id."""

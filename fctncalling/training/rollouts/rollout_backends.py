@@ -35,7 +35,6 @@ class RolloutRound(NamedTuple):
     temperature: float
     version: int  # of the weights: how many updates are behind them
     group_size: int = 1  # so many neighbours share a task and their environments' seed
-    starts: tuple[int, ...] = ()  # actions of each task's truth played before; (): whole tasks
 
 
 class RolloutResult(NamedTuple):
@@ -215,7 +214,6 @@ class LocalRollout(Rollout):
             seed=rollout_round.seed,
             numbers=numbers,
             group_size=rollout_round.group_size,
-            starts=[rollout_round.starts[number] for number in numbers if rollout_round.starts],
             on_episode=on_episode,
             deadline_s=math.inf if deadline_s is None else deadline_s,
         )

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy.weight_sync import Weights
 from fctncalling.algorithms.rollout.collect import SeedStream, derive_seed
-from fctncalling.algorithms.rollout.start_sampler import StartSampler
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.training.counters import Counters
 from fctncalling.training.rollouts.rollout_backends import Rollout, RolloutRound
 
-T = TypeVar("T")
 WARM_UP_EPOCH = 1000  # of the tasks' order: past those that updates come to
 EVALUATION_SEED = 20  # of all evaluations of all runs: they differ by the policy alone
 
@@ -24,12 +22,9 @@ EVALUATION_SEED = 20  # of all evaluations of all runs: they differ by the polic
 class RoundPlanner:
     """Planner of rollout rounds, from (seed, update) alone."""
 
-    def __init__(
-        self, config: TrainConfig, sampler: TaskSampler, starts: StartSampler | None = None
-    ) -> None:
+    def __init__(self, config: TrainConfig, sampler: TaskSampler) -> None:
         self._config = config
         self._sampler = sampler
-        self._starts = starts
         self.group_size = config.episodes_per_task
         # that an update may collect
         self.max_rounds = config.dynamic_sampling if self.group_size > 1 else 1
@@ -38,22 +33,19 @@ class RoundPlanner:
         """Return the round of the next update, or an extra one, or one `ahead`."""
         words = (self._config.seed, counters.updates + ahead, SeedStream.ROLLOUT)
         seed = derive_seed(*words, extra) if extra else derive_seed(*words)
-        count, starts = self._config.episodes_per_update // self.group_size, list[int]()
+        count = self._config.episodes_per_update // self.group_size
         drawn = self._sampler.draw(
             count,
             position=(counters.updates + ahead + counters.extra_rounds + extra) * count,
             update=counters.updates + ahead,
             successes=counters.successes,
         )
-        if self._starts is not None:
-            starts = self._starts.draw(drawn, counters.starts, counters.updates + ahead, extra)
         return RolloutRound(
-            task_ids=self._repeated(drawn),
+            task_ids=tuple(task for task in drawn for _ in range(self.group_size)),
             seed=seed,
             temperature=self._config.temperature,
             version=counters.updates,
             group_size=self.group_size,
-            starts=self._repeated(starts),
         )
 
     def warm_up_round(self) -> RolloutRound:
@@ -67,9 +59,6 @@ class RoundPlanner:
         )
         seed = derive_seed(self._config.seed, 0, SeedStream.CRITIC_WARM_UP_ROLLOUT)
         return RolloutRound(tuple(tasks), seed, self._config.temperature, 0)
-
-    def _repeated(self, of_groups: Sequence[T]) -> tuple[T, ...]:
-        return tuple(each for each in of_groups for _ in range(self.group_size))
 
 
 def evaluation_rounds(
@@ -86,7 +75,7 @@ def evaluation_rounds(
 
 def restore_round(state: Mapping[str, Any]) -> tuple[RolloutRound, Weights]:
     """Restore a round, and the weights it is played with, from a checkpoint's state."""
-    task_ids, *more = state["round"]
+    task_ids, *more = state["round"][: len(RolloutRound._fields)]  # 0.4's had a field more
     weights = {name: weight.numpy() for name, weight in state["weights"].items()}
     return RolloutRound(tuple(task_ids), *more), weights
 
