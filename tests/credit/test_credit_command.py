@@ -19,7 +19,7 @@ from fctncalling.lab.credit.command import grades_text
 
 ESTIMATORS = {"TPPO", "APPO", "POAD", "NTPO", "GRPO", "state_matched", "leave_one_out"}
 VALUES = {"constant", "siblings", "state", "critic"} | {
-    f"critic_{name}" for name in ("last", "layers", "truth", "mistakes", "head", "bins")
+    f"critic_{name}" for name in ("last", "layers", "truth", "mistakes", "head", "bins", "body")
 }
 
 
@@ -48,6 +48,8 @@ def test_the_grades_keep_their_contract(run: Path, tmp_path: Path) -> None:
         "12",
         "--max_branches",
         "4",
+        "--body_epochs",
+        "1",
         "--json",
         str(file),
     ]

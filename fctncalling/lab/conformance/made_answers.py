@@ -378,4 +378,5 @@ def pack_bits(bits: Sequence[bool]) -> str:
 def unpack_bits(text: str, count: int) -> list[bool]:
     """Return so many bits of a text that `pack_bits` wrote."""
     data = np.frombuffer(base64.b64decode(text), np.uint8)
-    return np.unpackbits(data, count=count, bitorder="little").astype(bool).tolist()
+    bits: list[bool] = np.unpackbits(data, count=count, bitorder="little").astype(bool).tolist()
+    return bits

@@ -149,7 +149,10 @@ def parser_agreement(
     awaited: dict[str, RenderedTruth] = {}
     records = _records(folder, categories, render, awaited)
     handler = get_handler("auto")
-    own = lambda record: calls_json(handler, record["text"])  # noqa: E731
+
+    def own(record: dict[str, Any]) -> list[dict[str, Any]] | None:
+        return calls_json(handler, record["text"])
+
     replies = scorer_replies(parser, limits, PARSER, records, own)
     for reply in with_progress_bar(replies, "parsing", "text"):
         _count(agreement, awaited.pop(reply.answer_id), reply.told, reply.why)

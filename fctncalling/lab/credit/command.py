@@ -27,12 +27,14 @@ from fctncalling.data.paths import atomic_write
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's flags."""
     add = partial(add_flag, parser)
+    passes = "passes over these by a critic with a body of its own; 0: none (default: 0)"
     others = "other tasks that critics are fitted on; 0: none (default: 256)"
     add("run_folder", Path, "RUN", "folder of a training run")
     add("--update", int, "N", "checkpoint to grade (default: the last)")
     add("--tasks", int, "K", "training tasks to grade (default: 30)", 30)
     add("--group_size", int, "G", "episodes of each (default: 8)", 8)
     add("--critic_tasks", int, "K", others, 256)
+    add("--body_epochs", int, "N", passes, 0)
     add("--standard_error", float, "E", "wanted, of an action's advantage (default: 0.05)", 0.05)
     add("--max_branches", int, "K", "of one state, at most (default: 200)", 200)
     add("--seed", int, "N", "of tasks and branches", 1)
@@ -65,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
             update=arguments.update,
             num_tasks=arguments.tasks,
             num_critic_tasks=arguments.critic_tasks,
+            body_epochs=arguments.body_epochs,
             settings=settings,
             episodes_to=place.with_suffix(".jsonl"),
             progress=lambda line: print(line, file=sys.stderr, flush=True),

@@ -1,12 +1,14 @@
 """Critics fitted to a frozen policy: how well its hidden states, or the truth, predict values.
 
 They learn Monte-Carlo returns (lambda 1) from episodes of many distinct tasks, none of which is
-graded; a fifth of the tasks chooses the penalty. Ridge regressions bound what a
+graded; a fifth of the tasks chooses the penalty, or the epoch. Ridge regressions bound what a
 linear value head on the same states can learn.
 """
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -15,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.minibatches import make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.value_head import ValueHead
@@ -30,6 +33,7 @@ PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e4)
 ROWS_A_PASS = 64
 BINS = 11
 MISTAKES = slice(3, 4)  # of the progress features: is the episode on the truth's path
+BODY_LR, EPISODES_A_STEP = 3e-4, 16
 Matrix = NDArray[np.float64]
 
 
@@ -38,13 +42,15 @@ def fitted_critics(
     fitting: BranchedTruth,  # episodes of other tasks; their truth need not be measured
     graded: BranchedTruth,
     config: TrainConfig,
+    body_epochs: int = 0,  # of a body of its own; 0: none
 ) -> dict[str, list[Vector]]:
     """Return the values at the graded actions by critic.
 
     last: the last layer's state before the action; layers: all layers'; truth: all layers' and how
     far the agent is along the ground truth, which no critic of an honest policy may read; mistakes:
     of that alone whether the calls so far are right. These are ridge regressions. head and bins:
-    the value head that --critic_warmup_episodes fits, without and with --value_bins.
+    the value head that --critic_warmup_episodes fits, without and with --value_bins. body: a copy
+    of the policy's layers, trained as --critic full is.
     """
     own, others = hidden_states(policy, graded), hidden_states(policy, fitting)
     size = own[0].shape[-1] // int(policy.model.config.num_hidden_layers)
@@ -68,6 +74,8 @@ def fitted_critics(
     for name, bins in (("critic_head", 0), ("critic_bins", BINS)):
         settings = replace(config, value_bins=bins, critic_layers=1)
         values[name] = _by_value_head(*last, returns, tasks, settings)
+    if body_epochs:
+        values["critic_body"] = _by_own_body(policy, fitting, graded, returns, body_epochs)
     return values
 
 
@@ -116,6 +124,63 @@ def _by_value_head(
     fit_critic(head, [CriticSamples(states, targets, torch.tensor(held_out))], config, generator)
     with torch.no_grad():
         return [head(torch.from_numpy(states).float()).double().numpy() for states in graded]
+
+
+def _by_own_body(
+    policy: ActorCritic,
+    fitting: BranchedTruth,
+    graded: BranchedTruth,
+    returns: Sequence[Vector],
+    epochs: int,
+) -> list[Vector]:
+    """Predict values with a copy of the policy's layers and a head, trained on returns."""
+    body = copy.deepcopy(policy.model.get_decoder()).float().requires_grad_(True)
+    critic = torch.nn.ModuleList([body, ValueHead(policy.model.config.hidden_size)])
+    optimiser = torch.optim.AdamW(critic.parameters(), lr=BODY_LR, weight_decay=0.0)
+    numbered = list(enumerate(fitting.episodes))
+    chosen = [number for number, episode in numbered if is_held_out(episode.task_id)] or [0]
+    learned = [number for number, episode in numbered if not is_held_out(episode.task_id)] or [0]
+    generator = torch.Generator().manual_seed(1)
+    least, best = float("inf"), copy.deepcopy(critic.state_dict())
+    for _ in range(epochs):
+        order = torch.randperm(len(learned), generator=generator)
+        for part in torch.split(order, EPISODES_A_STEP):
+            numbers = [learned[place] for place in part.tolist()]
+            values = torch.cat(_body_values(critic, [fitting.episodes[n] for n in numbers]))
+            wanted = torch.from_numpy(np.concatenate([returns[n] for n in numbers])).to(values)
+            optimiser.zero_grad()
+            torch.autograd.backward(torch.nn.functional.mse_loss(values, wanted))
+            optimiser.step()
+        with torch.no_grad():
+            predicted = torch.cat(_body_values(critic, [fitting.episodes[n] for n in chosen]))
+        targets = np.concatenate([returns[n] for n in chosen])
+        error = float(np.mean((predicted.numpy() - targets) ** 2))
+        if error < least:
+            least, best = error, copy.deepcopy(critic.state_dict())
+    critic.load_state_dict(best)
+    with torch.no_grad():
+        parts = np.array_split(np.arange(len(graded.episodes)), -(-len(graded.episodes) // 32))
+        return [
+            values.double().numpy()
+            for part in parts
+            for values in _body_values(critic, [graded.episodes[n] for n in part])
+        ]
+
+
+def _body_values(
+    critic: torch.nn.ModuleList, episodes: Sequence[EpisodeRecord]
+) -> list[torch.Tensor]:
+    """Return the values before each action of the episodes."""
+    rows = [row for episode in episodes for row in episode.rows]
+    batch = make_batch(rows, trim=True)
+    read = critic[0](input_ids=batch.ids, attention_mask=batch.attention_mask.long())
+    values = critic[1](read.last_hidden_state)
+    of_row = [
+        values[index, torch.tensor(action_starts(row), dtype=torch.long) - 1]
+        for index, row in enumerate(rows)
+    ]
+    ends = np.cumsum([0, *(len(episode.rows) for episode in episodes)])
+    return [torch.cat(of_row[a:b]) for a, b in itertools.pairwise(ends.tolist())]
 
 
 def progress_features(truth: BranchedTruth) -> list[Matrix]:

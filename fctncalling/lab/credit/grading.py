@@ -210,15 +210,17 @@ def grade_run(
     update: int | None = None,
     num_tasks: int = 30,
     num_critic_tasks: int = 256,
+    body_epochs: int = 0,
     settings: RulerSettings | None = None,
     episodes_to: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Grade a run's estimators and critics; return JSON data.
 
-    UngradableRunError names what a run lacks. settings: group size, standard error, limits of
-    branches; discount and tokens an episode are the run's. episodes_to: a file for the graded
-    episodes, with the credit of each action, for the viewer.
+    UngradableRunError names what a run lacks. body_epochs: of a critic with a body of its own.
+    settings: group size, standard error, limits of branches; discount and tokens an episode are
+    the run's. episodes_to: a file for the graded episodes, with the credit of each action, for the
+    viewer.
     """
     run = open_run(folder, update, num_tasks, num_critic_tasks, settings or RulerSettings())
     started = time.process_time()
@@ -238,7 +240,7 @@ def grade_run(
         single = copy.copy(run.player)
         single.settings = replace(run.player.settings, group_size=1, seed=seed)
         fitting = sample_groups(single, run.other_ids)
-        values |= fitted_critics(run.policy, fitting, truth, run.config)
+        values |= fitted_critics(run.policy, fitting, truth, run.config, body_epochs)
     matched = values.pop("matched")
     if episodes_to is not None:
         episodes_to.parent.mkdir(exist_ok=True)

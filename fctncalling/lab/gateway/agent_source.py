@@ -342,8 +342,10 @@ class AgentEpisodeSource:
         template: ChatTemplate,
         num_processes: int = 1,
     ) -> None:
-        make_agent = AgentPerEpisode if run_config.agent_per_episode else LastingAgent
-        self.agent: OutsideAgent = make_agent(run_config.agent_command or "")
+        command, per_episode = run_config.agent_command or "", run_config.agent_per_episode
+        self.agent: OutsideAgent = (
+            AgentPerEpisode(command) if per_episode else LastingAgent(command)
+        )
         self.num_parallel = num_parallel_episodes(config, num_processes)
         self.timeout_s = run_config.agent_timeout_s
         self._env = setup.make_env()

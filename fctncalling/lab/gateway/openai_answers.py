@@ -157,7 +157,11 @@ def answer_body(answered: AnsweredRequest, template: ChatTemplate) -> dict[str, 
     is_chat, choices = answered.request.is_chat, list[dict[str, Any]]()
     for index, answer in enumerate(answered.messages):
         said = {"message": answer.message} if is_chat else {"text": answer.message["content"]}
-        choice = {"index": index, **said, "logprobs": answered.logprobs(index, template)}
+        choice: dict[str, Any] = {
+            "index": index,
+            **said,
+            "logprobs": answered.logprobs(index, template),
+        }
         choice |= {"finish_reason": answered.finish_reason(index), **_unread_field(answer)}
         if answered.request.return_token_ids:
             choice["token_ids"] = list(answered.actions[index].ids)
@@ -176,7 +180,7 @@ def final_chunks(
     is_chat = answered.request.is_chat
     head = answered.head("chat.completion.chunk" if is_chat else "text_completion")
     for index, answer in enumerate(answered.messages):
-        logprobs = answered.logprobs(index, template)
+        logprobs, last = answered.logprobs(index, template), dict[str, Any]()
         rest = (answer.message["content"] or "")[len(sent[index]) :]
         if is_chat:
             delta: dict[str, Any] = {} if sent[index] else {"role": "assistant"}

@@ -211,7 +211,8 @@ def _agreement(ids: Sequence[int], sampled: Sequence[int]) -> str:
 
 
 def _num_common(one: Sequence[Any], other: Sequence[Any]) -> int:
-    return sum(takewhile(bool, map(eq, one, other)))
+    common: int = sum(takewhile(bool, map(eq, one, other)))
+    return common
 
 
 def find_continued_action(
