@@ -119,5 +119,5 @@ def standard_of(
         plain = [form for form, hint in fitting if not hint]
         shown = [form for form, _ in fitting] if evidence else []
         if chosen := (hinted or shown or plain):
-            return chosen[0]
+            return str(chosen[0])
     return None
