@@ -86,8 +86,10 @@ class TokenTexts:
             text = self._template.spell([*self._bracket, token])
             opening = self._template.spell(self._bracket)
             whole = text.startswith(opening) and UNDECODED not in text
-            name = self._template.tokenizer.convert_ids_to_tokens([token])[0]
-            self._pieces[token] = text[len(opening) :] if whole else f"[{name}]"
+            self._pieces[token] = text[len(opening) :]
+            if not whole:
+                name = self._template.tokenizer.convert_ids_to_tokens([token])[0]
+                self._pieces[token] = f"[{name}]"
         return self._pieces[token]
 
 

@@ -41,7 +41,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config.config_fields import BASIC, add_arguments, format_value
@@ -64,9 +64,6 @@ from fctncalling.training.load_policy import ModelError
 from fctncalling.training.resume import keep_former_defaults
 from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, RunConfig
 from fctncalling.training.run_loop import progress_text, run_loop, write_run_report
-
-if TYPE_CHECKING:
-    from fctncalling.training.training_run import TrainingRun
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -222,27 +219,21 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
             return 2
         except (FloatingPointError, RolloutError, CheckpointError, OSError) as error:
             progress.close()
-            made, text = progress_text(run), _explain_failure(run, error)
+            made, text = progress_text(run), str(error)
+            if isinstance(error, RolloutError):
+                text += (
+                    f"\nSaved {run.save()}; mend it, then the same command with --resume goes on."
+                )
+            elif isinstance(error, OSError):
+                text = (
+                    f"{run.log.folder} cannot be written to ({error}). Mend it, then --resume goes "
+                    "on from the last checkpoint."
+                )
             print(f"error: after {made}: {text}", file=sys.stderr)
             return 1
         finally:
             run.close()
     return 0
-
-
-def _explain_failure(run: TrainingRun, error: Exception) -> str:
-    """Return what ended a run and how to go on; saves it first where its state is sound."""
-    from fctncalling.algorithms.generation.engine_api import RolloutError
-    from fctncalling.algorithms.run.checkpoint import CheckpointError
-
-    if isinstance(error, RolloutError):
-        return f"{error}\nSaved {run.save()}; mend it, then the same command with --resume goes on."
-    if isinstance(error, FloatingPointError | CheckpointError):
-        return str(error)
-    return (
-        f"{run.log.folder} cannot be written to ({error}). Mend it, then --resume goes on from the "
-        "last checkpoint."
-    )
 
 
 def command_to_resume(words: Sequence[str], num_processes: int = 1) -> str:

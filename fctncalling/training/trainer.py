@@ -61,7 +61,9 @@ class Trainer:
         if isinstance(env, str):
             config = dataclasses.replace(config, env_name=env)
         elif env is not None:
-            config = dataclasses.replace(config, env_name=_name_of(env))
+            name = str(getattr(env, "__name__", type(env).__name__))  # in the results folder
+            is_name = name.isidentifier() and name != "fctncalling_env"
+            config = dataclasses.replace(config, env_name=name if is_name else "environment")
             self._task_setup = _task_setup(env, config, task_ids, held_out_ids)
         if self._task_setup is None and (task_ids is not None or held_out_ids is not None):
             raise SettingError(
@@ -122,12 +124,6 @@ class Trainer:
             folder=folder,
             checkpoint=checkpoint,
         )
-
-
-def _name_of(make_env: Callable[[], Any]) -> str:
-    """Return an environment's name in the results folder."""
-    name = str(getattr(make_env, "__name__", type(make_env).__name__))
-    return name if name.isidentifier() and name != "fctncalling_env" else "environment"
 
 
 def _task_setup(

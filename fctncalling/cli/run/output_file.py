@@ -182,7 +182,7 @@ def write_result_tree(output: Path, result_dir: Path, model: str) -> None:
         record = line.record
         category = by_category.setdefault(record["category"], [])
         if not record.get("invalid"):
-            more = {key: record[key] for key in ("latency", "dataset_path") if key in record}
+            more: Record = {k: record[k] for k in ("latency", "dataset_path") if k in record}
             category.append({"id": record["id"], "result": _result(record), **more})
     for name, entries in by_category.items():
         path = (

@@ -262,13 +262,7 @@ def steps_of_messages(task: Task, response: Any, form: str) -> list[StepRecord]:
     for turn, texts in enumerate(turns):
         for text in texts if isinstance(texts, list) else ():
             answer = parse_message(handler, text, executes=executes)
-            steps.append(
-                StepRecord(
-                    turn,
-                    text if isinstance(text, str) else "",
-                    answer.calls,
-                    answer.executed,
-                    error=answer.error,
-                )
-            )
+            words = text if isinstance(text, str) else ""
+            calls, executed = answer.calls, answer.executed
+            steps.append(StepRecord(turn, words, calls, executed, error=answer.error))
     return steps

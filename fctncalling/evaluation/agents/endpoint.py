@@ -82,22 +82,19 @@ def _pattern(secrets: set[str], least: int) -> re.Pattern[str] | None:
     long_enough = {secret for secret in secrets if len(secret) >= least}
     forms = {*long_enough, *map(_base64, long_enough)}
     longest_first = sorted(forms, key=len, reverse=True)
-    return re.compile("|".join(map(_however_written, longest_first))) if forms else None
+    written = ("".join(map(_character, form)) for form in longest_first)
+    return re.compile("|".join(written)) if forms else None
 
 
 def _base64(secret: str) -> str:
     return base64.b64encode(secret.encode()).decode().rstrip("=")
 
 
-def _however_written(secret: str) -> str:
-    r"""Return the pattern of a text whose characters may be escaped.
+def _character(char: str) -> str:
+    r"""Return the pattern of a character that may be escaped.
 
     By backslashes, as JSON in JSON has them, as \u005c, or as %5C.
     """
-    return "".join(map(_character, secret))
-
-
-def _character(char: str) -> str:
     plain = char if char.isalnum() else rf"\\*{re.escape(char)}"
     units = char.encode("utf-16-be").hex()
     escaped = "".join(rf"\\+u{units[at : at + 4]}" for at in range(0, len(units), 4))
