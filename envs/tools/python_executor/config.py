@@ -160,7 +160,8 @@ def validate_config(
             _check_value(
                 field.name, getattr(config, field.name), where, (keys or {}).get(field.name, "")
             )
-    config = replace(config, **{name: tuple(getattr(config, name)) for name in _LISTS})
+    lists: dict[str, Any] = {name: tuple(getattr(config, name)) for name in _LISTS}
+    config = replace(config, **lists)
     _check_modules(config.allowed_modules, where)
     notes = []
     for name in config.restricted_functions:
@@ -209,18 +210,19 @@ def load_config(source: Mapping[str, Any] | str | os.PathLike[str]) -> ExecutorC
     many at once) and `security` (which modules and builtins). An unknown key is an error.
     """
     where = "tool configuration"
+    parts: Any = source
     if not isinstance(source, Mapping):
         where = str(source)
         try:
-            source = json.loads(Path(source).read_text(encoding="utf-8"))
+            parts = json.loads(Path(source).read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"{where}: cannot be read ({error.strerror})") from error
         except ValueError as error:
             raise ConfigError(f"{where}: is not JSON ({error})") from error
-    _require_known_keys(source, "", ("tools", "execution", "security"), where)
-    found = _tool_fields(source["tools"], where) if "tools" in source else {}
+    _require_known_keys(parts, "", ("tools", "execution", "security"), where)
+    found = _tool_fields(parts["tools"], where) if "tools" in parts else {}
     for part in ("execution", "security"):
-        found |= _fields(source.get(part, {}), part, where)
+        found |= _fields(parts.get(part, {}), part, where)
     values = {field: value for field, (_, value) in found.items()}
     keys = {field: key for field, (key, _) in found.items()}
     return validate_config(ExecutorConfig(**values), where, keys)

@@ -161,10 +161,10 @@ def repair_form(task: Task, form: str, text: Any) -> FormRepair:
     for cause, changed in _unwrapped(text):
         current = changed
         causes.append(cause)
-        if _has_calls(handler, current):
+        if _decoded(handler, current):
             return FormRepair(tuple(causes), current, complaint)
     for cause, changed in _rewritten(task, form, handler, current):
-        if _has_calls(handler, changed):
+        if _decoded(handler, changed):
             return FormRepair((*causes, cause), changed, complaint)
     return FormRepair((_cause_of_nothing(task, current),), None, complaint)
 
@@ -238,9 +238,10 @@ def _calls_within(task: Task, form: str, text: str, calls: Sequence[Call]) -> st
     return _listed(text, spans) if spans else None
 
 
-def _has_calls(handler: Handler, text: str) -> bool:
+def _decoded(handler: Handler, text: str) -> list[Call]:
+    """Return the calls of a text, none where the decoder says anything against it."""
     outcome = decode_or_error(handler, text)
-    return bool(outcome) and not isinstance(outcome, DecodeError)
+    return [] if isinstance(outcome, DecodeError) else outcome
 
 
 def _unwrapped(text: str) -> Iterator[tuple[str, str]]:
@@ -262,20 +263,15 @@ def _rewritten(task: Task, form: str, handler: Handler, text: str) -> Iterator[t
     """Yield (cause, text) of other ways to read the calls of a text, the nearest first."""
     names = documented_function_names(task)
     if isinstance(task.extra.get("prompt_variant"), PromptVariant):
-        lenient = LenientCalls(handler, repair_json=False)
-        if decode_or_error(handler, text) != decode_or_error(lenient, text):
-            calls = decode_or_error(lenient, text)
-            if not isinstance(calls, DecodeError):
-                yield "tags missing", _written(task, form, handler, calls) or ""
+        calls = _decoded(LenientCalls(handler, repair_json=False), text)
+        if calls != _decoded(handler, text):
+            yield "tags missing", _written(task, form, handler, calls) or ""
     if not form.startswith("tool_call"):
         yield from _joined(text, names, task.language)
-    calls = decode_or_error(HANDLERS["auto"], text)
-    if isinstance(calls, DecodeError) or not calls:
-        calls = json_calls(text, names)
+    calls = _decoded(HANDLERS["auto"], text) or json_calls(text, names)
     if form.startswith("tool_call") and not calls:
         spans = [text[start:end] for start, end in call_spans(text, names)]
-        found = decode_or_error(HANDLERS["python_calls"], f"[{', '.join(spans)}]")
-        calls = [] if isinstance(found, DecodeError) else found
+        calls = _decoded(HANDLERS["python_calls"], f"[{', '.join(spans)}]")
     if calls and task.language != "python" and not form.startswith("tool_call"):
         yield "wrong form", f"[{', '.join(map(_as_source, calls))}]"
     if calls and (written := _written(task, form, handler, calls)):
