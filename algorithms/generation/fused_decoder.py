@@ -3,17 +3,18 @@
 On small models, and wherever one token at a time is decoded, the number of operations costs more
 than their size. Therefore:
 
-- Linear layers on the same input are one product: (q, k, v) and (gate, up).
+- Linear layers on the same input are one product: (q, k, v) and (gate, up). Large weights on a CPU,
+  where a copy takes longer than it saves, are read where they lie (see fused_linear).
 - The N new tokens of all rows form one tensor (N, H), without padding, everywhere but in attention.
 - Keys are cached transposed in one buffer for all rows (see kv_cache).
-- RMS norm weights are folded into the linear layer that follows (fp32 on a CPU).
+- RMS norm weights are folded into the copy of the layer that follows (fp32 on a CPU).
 - In the last layer only the last token of each row is computed beyond its keys and values.
 
 What must hold: logits equal those of the model's own forward up to rounding (in half precision the
 same roundings in the same places), since training runs that forward and compares log-probs.
 
 RoPE rotates dimensions i and i + size/2 of each query and key head by one angle. Where weights are
-copied anyway (fused, fp32), the outputs of q and k are permuted to put each pair side by side: a
+copied anyway (fp32), the outputs of q and k are permuted to put each pair side by side: a
 head (size,) is then size/2 complex numbers and rotation one complex product in place. Scores do not
 change: queries and keys are permuted alike. Values are not permuted.
 """

@@ -96,8 +96,9 @@ class FusedLinear:
         if self._weight is None and not self._parts:
             return self._by_modules(x)
         if len(self._parts) > 1 and len(x) > FEW_ROWS:
-            y = x.new_empty(len(x), sum(map(len, self._parts)))
-            for part, place in zip(self._parts, y.split([*map(len, self._parts)], 1), strict=True):
+            widths = [len(part) for part in self._parts]
+            y = x.new_empty(len(x), sum(widths))
+            for part, place in zip(self._parts, torch.split(y, widths, 1), strict=True):
                 torch.mm(x, part.t(), out=place)
             y = y if self._bias is None else y.add_(self._bias)
         elif self._bias is None:
