@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.generation.decoder import Decoder, TransformersDecoder
+from fctncalling.algorithms.generation.decoder import Decoder
 from fctncalling.algorithms.generation.engine_api import (
     Action,
     Engine,
@@ -19,7 +19,10 @@ from fctncalling.algorithms.generation.engine_api import (
 from fctncalling.algorithms.generation.fused_decoder import FusedDecoder
 from fctncalling.algorithms.generation.sequence import Slot
 from fctncalling.algorithms.generation.slot_prefixes import SlotPrefixes, min_tokens_worth_sharing
-from fctncalling.algorithms.generation.transformers_cache import check_supported_cache
+from fctncalling.algorithms.generation.transformers_decoder import (
+    TransformersDecoder,
+    check_supported_cache,
+)
 from fctncalling.algorithms.policy.sparse_forward import supports_fused_decoder
 from fctncalling.data.timing import time_calls
 
@@ -32,30 +35,6 @@ class SampledTokens(NamedTuple):
 
     tokens: Tensor  # (n,) int64
     logprobs: Tensor  # (n,) float32, at the sampling temperature
-
-
-def sample(logits: Tensor, noise: Tensor | None, temperature: float) -> SampledTokens:
-    """Sample a token for each row of logits (n, V), by the inverse distribution function.
-
-    None is greedy, with log-probabilities at temperature 1.
-    """
-    scaled = logits.float()
-    if noise is not None and temperature != 1:
-        scaled = scaled / temperature
-    logprobs = scaled.log_softmax(-1)
-    if noise is None:
-        tokens = _likeliest(logprobs)
-    else:
-        below = logprobs.exp().cumsum(-1)
-        threshold = noise.to(below).clamp_(max=BELOW_ONE).unsqueeze(-1) * below[:, -1:]
-        tokens = torch.searchsorted(below, threshold, right=True).clamp_(max=logits.shape[-1] - 1)
-    return SampledTokens(tokens.squeeze(-1), logprobs.gather(-1, tokens).squeeze(-1))
-
-
-def _likeliest(logprobs: Tensor) -> Tensor:
-    if logprobs.device.type == "cpu":  # where numpy's is ten times as fast
-        return torch.from_numpy(logprobs.numpy().argmax(-1, keepdims=True))
-    return logprobs.argmax(-1, keepdim=True)
 
 
 __all__ = ["Action", "CacheBudgetError", "Engine", "GenerationEngine", "Request", "ScriptedEngine"]
@@ -119,7 +98,7 @@ class GenerationEngine(Engine):
         self.num_shared_tokens = 0  # of them, those that did not pass through the model
         self._num_prefilled = 0
         self._slots: list[Slot] = []
-        self._decoder: Decoder = self._new_decoder(0)
+        self._decoder: Decoder[Any] = self._new_decoder(0)
         self.release()
 
     @property
@@ -175,7 +154,7 @@ class GenerationEngine(Engine):
         self._busy.discard(slot)
         self._prefilling.discard(slot)
         self._finished = [(number, action) for number, action in self._finished if number != slot]
-        self._decoder.clear_row(self._row[slot])
+        self._decoder.cache.clear_row(self._row[slot])
 
     def submit(self, request: Request) -> None:
         """Submit a request; its slot must have no pending one."""
@@ -222,7 +201,7 @@ class GenerationEngine(Engine):
             self._slots[number]
             for number in sorted(self._prefilling, key=lambda number: self._row[number])
         ]
-        lengths = [self._decoder.length(self._row[slot.number]) for slot in joining]
+        lengths = [self._decoder.cache.length(self._row[slot.number]) for slot in joining]
         self._check_budget(
             [length + len(slot.pending) for length, slot in zip(lengths, joining, strict=True)]
         )
@@ -248,13 +227,13 @@ class GenerationEngine(Engine):
         rows: list[Slot | None] = [
             self._slots[number] if number in self._busy else None for number in self._slot[:span]
         ]
-        self._check_budget([self._decoder.length(row) + 1 for row in range(span)])
+        self._check_budget([self._decoder.cache.length(row) + 1 for row in range(span)])
         tokens = [slot.pending[0] if slot else 0 for slot in rows]
         self._sample(rows, self._decoder.decode(tokens, [slot is not None for slot in rows]))
 
     def _sample(self, rows: Sequence[Slot | None], logits: Tensor) -> None:
         """Sample a token for each row that has a slot."""
-        tokens, logprobs = _sampled(rows, logits)
+        tokens, logprobs = _sample(rows, logits)
         for slot, token, logprob in zip(rows, tokens.tolist(), logprobs.tolist(), strict=True):
             if slot is None:
                 continue
@@ -285,7 +264,7 @@ class GenerationEngine(Engine):
         return rows[-1] + 1
 
     def _swap(self, one: int, other: int) -> None:
-        self._decoder.swap_rows(one, other)
+        self._decoder.cache.swap_rows(one, other)
         self._slot[one], self._slot[other] = self._slot[other], self._slot[one]
         self._row[self._slot[one]], self._row[self._slot[other]] = one, other
 
@@ -301,31 +280,41 @@ class GenerationEngine(Engine):
         self._longest = longest
         self._prefixes.tree.set_limit(held if budget is None else budget - held)
 
-    def _new_decoder(self, num_rows: int) -> Decoder:
-        if self.fast_path:
-            by_prompt, limit = self.share_prefixes, self.max_prefill_tokens
-            return FusedDecoder(self.model, num_rows, max_tokens=limit, by_prompt=by_prompt)
-        return TransformersDecoder(self.model, num_rows, max_tokens=self.max_prefill_tokens)
+    def _new_decoder(self, num_rows: int) -> Decoder[Any]:
+        kind: Any = FusedDecoder if self.fast_path else TransformersDecoder
+        decoder: Decoder[Any] = kind(self.model, num_rows, max_tokens=self.max_prefill_tokens)
+        return decoder
 
 
-def _sampled(rows: Sequence[Slot | None], logits: Tensor) -> SampledTokens:
-    """Return a token for each row that has a slot, at the temperature of the slot's request."""
+def _sample(rows: Sequence[Slot | None], logits: Tensor) -> SampledTokens:
+    """Sample a token for each row of logits (n, V) that has a slot, at its request's temperature.
+
+    By the inverse distribution function. Temperature 0 is greedy, with log-probabilities at 1.
+    """
+
+    def column(numbers: list[float]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.float64, device=logits.device).unsqueeze(-1)
+
     wanted = {slot.temperature for slot in rows if slot}
-    if len(wanted) == 1:
-        return _sampled_at(rows, logits, *wanted)
-    tokens = torch.zeros(len(rows), dtype=torch.long, device=logits.device)
-    logprobs = torch.zeros(len(rows), dtype=torch.float32, device=logits.device)
-    for temperature in wanted:
-        places = [at for at, slot in enumerate(rows) if slot and slot.temperature == temperature]
-        found = _sampled_at([rows[at] for at in places], logits[places], temperature)
-        tokens[places], logprobs[places] = found.tokens, found.logprobs
-    return SampledTokens(tokens, logprobs)
+    # Nobody reads the token of a row without a slot.
+    temperatures = [slot.temperature if slot else max(wanted) for slot in rows]
+    scaled = logits.float()
+    if not wanted <= {0.0, 1.0}:
+        scaled = scaled / column([temperature or 1.0 for temperature in temperatures]).to(scaled)
+    logprobs = scaled.log_softmax(-1)
+    if not max(wanted):
+        tokens = _likeliest(logprobs)
+    else:
+        below = logprobs.exp().cumsum(-1)
+        noise = column([slot.uniform if slot and slot.temperature else 0.0 for slot in rows])
+        threshold = noise.to(below).clamp_(max=BELOW_ONE) * below[:, -1:]
+        tokens = torch.searchsorted(below, threshold, right=True).clamp_(max=logits.shape[-1] - 1)
+        if not min(wanted):
+            tokens = tokens.where(column(temperatures) > 0, _likeliest(logprobs))
+    return SampledTokens(tokens.squeeze(-1), logprobs.gather(-1, tokens).squeeze(-1))
 
 
-def _sampled_at(rows: Sequence[Slot | None], logits: Tensor, temperature: float) -> SampledTokens:
-    """Return a token for each row, all at one temperature."""
-    noise = None
-    if temperature > 0:
-        drawn = [slot.uniform if slot else 0.0 for slot in rows]
-        noise = torch.tensor(drawn, dtype=torch.float64, device=logits.device)
-    return sample(logits, noise, temperature)
+def _likeliest(logprobs: Tensor) -> Tensor:
+    if logprobs.device.type == "cpu":  # where numpy's is ten times as fast
+        return torch.from_numpy(logprobs.numpy().argmax(-1, keepdims=True))
+    return logprobs.argmax(-1, keepdim=True)

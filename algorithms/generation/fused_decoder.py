@@ -3,17 +3,18 @@
 On small models, and wherever one token at a time is decoded, the number of operations costs more
 than their size. Therefore:
 
-- Linear layers on the same input are one product: (q, k, v) and (gate, up).
+- Linear layers on the same input are one product: (q, k, v) and (gate, up). Large weights on a CPU,
+  where a copy takes longer than it saves, are read where they lie (see fused_linear).
 - The N new tokens of all rows form one tensor (N, H), without padding, everywhere but in attention.
 - Keys are cached transposed in one buffer for all rows (see kv_cache).
-- RMS norm weights are folded into the linear layer that follows (fp32 on a CPU).
+- RMS norm weights are folded into the copy of the layer that follows (fp32 on a CPU).
 - In the last layer only the last token of each row is computed beyond its keys and values.
 
 What must hold: logits equal those of the model's own forward up to rounding (in half precision the
 same roundings in the same places), since training runs that forward and compares log-probs.
 
 RoPE rotates dimensions i and i + size/2 of each query and key head by one angle. Where weights are
-copied anyway (fused, fp32), the outputs of q and k are permuted to put each pair side by side: a
+copied anyway (fp32), the outputs of q and k are permuted to put each pair side by side: a
 head (size,) is then size/2 complex numbers and rotation one complex product in place. Scores do not
 change: queries and keys are permuted alike. Values are not permuted.
 """
@@ -28,34 +29,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fctncalling.algorithms.generation.decoder import Decoder
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
 from fctncalling.algorithms.generation.kv_cache import KVCache, PackedTokens, States
-from fctncalling.algorithms.generation.prefix_cache import SharedPrefixKVCache, append_states
+from fctncalling.algorithms.generation.prefix_cache import SharedPrefixKVCache
 from fctncalling.algorithms.policy.precision import compute_dtypes, without_autocast
 
 
 class FusedNorm:
     """Fused norm (RMS) with the weights of a module."""
 
-    def __init__(
-        self, module: Any, dtype: torch.dtype, following: FusedLinear | None = None
-    ) -> None:
-        """following: the only layer that takes the output.
-
-        If fused (fp32, CPU), the norm's weight is folded into it.
-        """
+    def __init__(self, module: Any, dtype: torch.dtype, *, is_folded: bool = False) -> None:
+        """is_folded: whether the layer that takes the output has the norm's weight in its own."""
         self._weight: Tensor = module.weight.detach().to(dtype)
         self._epsilon = float(module.variance_epsilon)
-        plain = self._weight.device.type == "cpu" and self._weight.dtype == torch.float32
+        plain = self._weight.device.type == "cpu" and dtype == torch.float32
         self._epsilon_tensor = torch.tensor(self._epsilon) if plain else None
-        self._weight_folded = (
-            plain
-            and following is not None
-            and following.is_fused
-            and following.dtype == torch.float32
-        )
-        if self._weight_folded and following is not None:
-            following.fold_scale(self._weight)
+        self._is_folded = is_folded
 
     def __call__(self, x: Tensor) -> Tensor:
         if self._epsilon_tensor is None:
@@ -65,40 +55,56 @@ class FusedNorm:
         length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         scale = torch.addcmul(self._epsilon_tensor, length, length, value=1 / x.shape[-1]).rsqrt_()
         normal = x * scale
-        return normal if self._weight_folded else normal.mul_(self._weight)
+        return normal if self._is_folded else normal.mul_(self._weight)
 
 
 class FusedLayer:
     """Fused layer of a decoder: one with fused weights."""
 
     def __init__(
-        self, layer: Any, fused: bool, dtype: torch.dtype, residual_dtype: torch.dtype
+        self,
+        layer: Any,
+        fused: bool,
+        dtype: torch.dtype,
+        residual_dtype: torch.dtype,
+        pairs: Tensor | None,
     ) -> None:
-        """dtype: of products; residual_dtype: of norms and of the residual stream."""
+        """dtype: of products; residual_dtype: of norms and of the residual stream.
+
+        pairs: order (size,) of a query or key head's outputs for RoPE, if weights are copied.
+        """
         attention, forward = layer.self_attn, layer.mlp
-        self.qkv = FusedLinear((attention.q_proj, attention.k_proj, attention.v_proj), fused, dtype)
+        size, config = attention.head_dim, attention.config
+        num_heads, num_kv_heads = config.num_attention_heads, config.num_key_value_heads
+        order = None
+        if pairs is not None:
+            heads = torch.arange((num_heads + num_kv_heads) * size).view(-1, size)
+            order = heads[:, pairs].flatten()
+        folds = layer.input_layernorm.weight.device.type == "cpu" and dtype == torch.float32
+
+        def after(
+            norm: Any, modules: Sequence[Any], order: Tensor | None
+        ) -> tuple[FusedNorm, FusedLinear]:
+            scale = norm.weight.detach().to(residual_dtype) if folds else None
+            linear = FusedLinear(modules, fused, dtype, scale=scale, order=order)
+            return FusedNorm(norm, residual_dtype, is_folded=folds and linear.is_copied), linear
+
+        queries = (attention.q_proj, attention.k_proj, attention.v_proj)
+        self.norm, self.qkv = after(layer.input_layernorm, queries, order)
+        inner = (forward.gate_proj, forward.up_proj)
+        self.second_norm, self.inner = after(layer.post_attention_layernorm, inner, None)
         self.output = FusedLinear((attention.o_proj,), fused, dtype)
-        self.inner = FusedLinear((forward.gate_proj, forward.up_proj), fused, dtype)
         self.down = FusedLinear((forward.down_proj,), fused, dtype)
-        self.norm = FusedNorm(layer.input_layernorm, residual_dtype, self.qkv)
-        self.second_norm = FusedNorm(layer.post_attention_layernorm, residual_dtype, self.inner)
         # (heads + kv heads, size): Qwen3's norm weights of query and key heads
         self.head_scales: Tensor | None = None
         self.head_epsilon = 0.0
         if hasattr(attention, "q_norm"):
-            size, config = attention.head_dim, attention.config
-            scales = [attention.q_norm.weight.expand(config.num_attention_heads, size)]
-            scales.append(attention.k_norm.weight.expand(config.num_key_value_heads, size))
+            scales = [attention.q_norm.weight.expand(num_heads, size)]
+            scales.append(attention.k_norm.weight.expand(num_kv_heads, size))
             self.head_scales = torch.cat(scales).detach().to(residual_dtype)
             self.head_epsilon = attention.q_norm.variance_epsilon
-
-    def interleave_rope(self, num_rotated: int, size: int) -> None:
-        """Interleave the halves of RoPE: permute q's and k's outputs so that pairs are adjacent."""
-        pairs = torch.arange(size).view(2, -1).t().flatten()
-        heads = torch.arange(num_rotated * size).view(-1, size)
-        self.qkv.permute_outputs(heads[:, pairs].flatten())
-        if self.head_scales is not None:
-            self.head_scales = self.head_scales[:, pairs]
+            if pairs is not None:
+                self.head_scales = self.head_scales[:, pairs]
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """Return the feed-forward output of the layer."""
@@ -110,25 +116,21 @@ MAX_FUSED_PARAMETERS = 2**30  # of a model: fused linear layers are copies of it
 MAX_HEAD_PARAMETERS = 2**24  # of an output layer: copying a larger one gains little
 
 
-class FusedDecoder:
-    """Decoder with fused weights, for inference; they are copied at the first pass.
+class FusedDecoder(Decoder[SharedPrefixKVCache]):
+    """Decoder with fused weights, for inference; they are copied at the first pass that needs it.
 
     Dtypes are those of `compute_dtypes(model)`. Weights are cast once, and autocast is off: it
     would give an in-place operation a cast copy to work on, and the result would be lost.
     """
 
-    def __init__(
-        self, model: Any, num_rows: int, *, max_tokens: int = 4096, by_prompt: bool = False
-    ) -> None:
-        """max_tokens: of one forward over several rows; by_prompt: see SharedPrefixKVCache."""
+    def __init__(self, model: Any, num_rows: int, *, max_tokens: int = 4096) -> None:
+        super().__init__(max_tokens)
         config, decoder = model.config, model.model
         self.head_size = int(
             getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         )
         self.num_heads = int(config.num_attention_heads)
         self.num_kv_heads = int(config.num_key_value_heads)
-        self.max_tokens = max_tokens
-        self.num_tokens = 0
         self._model = model
         self._rotary = decoder.rotary_emb
         self._fused = (
@@ -140,13 +142,12 @@ class FusedDecoder:
         self._head_dtype = head_dtype
         # Between layers fp32 stays fp32, as under autocast.
         self._residual_dtype = self._weight.dtype if self._dtype != torch.float32 else torch.float32
-        self._cache = SharedPrefixKVCache(
+        self.cache = SharedPrefixKVCache(
             len(decoder.layers),
             num_rows,
             self.num_kv_heads,
             self.head_size,
             self._weight.new_empty(0, dtype=self._dtype),
-            by_prompt=by_prompt,
         )
         self._norm = FusedNorm(decoder.norm, self._residual_dtype)
         self._table: Tensor = self._weight[:0]  # RoPE factors by position
@@ -155,87 +156,46 @@ class FusedDecoder:
     @cached_property
     def _layers(self) -> list[FusedLayer]:
         """The layers' weights, copied at first use."""
-        layers = [
-            FusedLayer(layer, self._fused, self._dtype, self._residual_dtype)
-            for layer in self._model.model.layers
-        ]
-        if self._dtype == torch.float32 and all(layer.qkv.is_fused for layer in layers):
-            self._complex_rope = True
-            for layer in layers:
-                layer.interleave_rope(self.num_heads + self.num_kv_heads, self.head_size)
-        return layers
+        settings = self._fused, self._dtype, self._residual_dtype
+        if self._dtype == torch.float32:
+            pairs = torch.arange(self.head_size).view(2, -1).t().flatten()
+            layers = [FusedLayer(it, *settings, pairs) for it in self._model.model.layers]
+            self._complex_rope = all(layer.qkv.is_copied for layer in layers)
+            if self._complex_rope:
+                return layers
+        return [FusedLayer(it, *settings, None) for it in self._model.model.layers]
 
     @cached_property
     def _head(self) -> FusedLinear:
         is_small = self._fused and self._weight.numel() <= MAX_HEAD_PARAMETERS
         return FusedLinear((self._model.lm_head,), is_small, self._head_dtype)
 
-    def length(self, row: int) -> int:
-        """Return the length of a row in tokens."""
-        return self._cache.begins[row] + self._cache.lengths[row]
-
-    def clear_row(self, row: int) -> None:
-        """Clear a row: forget its tokens."""
-        self._cache.clear_row(row)
-
-    def swap_rows(self, one: int, other: int) -> None:
-        """Swap two rows."""
-        self._cache.swap_rows(one, other)
-
     def start_rows(
         self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None
     ) -> None:
         """Start rows, empty ones, with the same prompt, which is computed and cached once."""
-        number = self._cache.add_prompt(len(prompt), known)
-        if rest := prompt[self._cache.prompts.lengths[number] :]:
+        number = self.cache.add_prompt(len(prompt), known)
+        if rest := prompt[self.cache.prompts.lengths[number] :]:
             with without_autocast(self._weight.device):
-                self._prefill_chunk(self._cache.prompts, [number], [rest])
-        self._cache.start_rows(rows, number)
-
-    def share_prefix(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Share a prefix: start empty rows with another's first `count` tokens, cached once."""
-        self._cache.share_prefix(source, rows, count)
-
-    def cached_states(self, row: int, start: int, end: int) -> States:
-        """Return cached states, keys and values (layers, heads, tokens, size), of [start, end)."""
-        return self._cache.cached_states(row, start, end)
-
-    def append_states(self, row: int, states: States) -> None:
-        """Append states to a row: tokens with known keys and values."""
-        append_states(self._cache, row, states)
+                self._read_into(self.cache.prompts, [number], [rest])
+        self.cache.start_rows(rows, number)
 
     def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> Tensor:
         """Prefill rows: append several tokens to each, rows of similar length in one pass."""
         with without_autocast(self._weight.device):
-            return self._prefill_in_groups(rows, new_tokens)
+            return super().prefill(rows, new_tokens)
 
     def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> Tensor:
         """Decode one step: append one token to each active row among the first."""
         self.num_tokens += sum(active)
         with without_autocast(self._weight.device):
-            plan = self._cache.reserve_step_positions(active)
-            return self._lm_head(self._forward(self._cache, plan, tokens))
+            plan = self.cache.reserve_step_positions(active)
+            return self._logits(self._forward(self.cache, plan, tokens))
 
-    def _prefill_in_groups(
-        self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]
-    ) -> Tensor:
-        order = sorted(range(len(rows)), key=lambda i: len(new_tokens[i]))
-        hidden: list[Tensor] = []
-        start = 0
-        for end in range(1, len(order) + 1):
-            # Attention pads all rows of a group to its longest, which one more row would be.
-            if (
-                end == len(order)
-                or (end + 1 - start) * len(new_tokens[order[end]]) > self.max_tokens
-            ):
-                group = order[start:end]
-                chosen, new = [rows[i] for i in group], [new_tokens[i] for i in group]
-                hidden.append(self._prefill_chunk(self._cache, chosen, new))
-                start = end
-        back = torch.tensor(order, device=self._weight.device).argsort()
-        return self._lm_head(torch.cat(hidden)[back])
+    def _read(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> Tensor:
+        return self._read_into(self.cache, rows, new_tokens)
 
-    def _prefill_chunk(
+    def _read_into(
         self, cache: KVCache, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]
     ) -> Tensor:
         """Append tokens to rows in one pass.
@@ -270,8 +230,8 @@ class FusedDecoder:
             x = layer.feed_forward(layer.output.add_to_residual(x, attended))
         return x
 
-    def _lm_head(self, x: Tensor) -> Tensor:
-        return self._head(self._norm(x))
+    def _logits(self, read: Tensor) -> Tensor:
+        return self._head(self._norm(read))
 
     def _qkv(self, layer: FusedLayer, x: Tensor, angles: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return rotated queries, rotated keys and values of normed x (N, H).

@@ -4,32 +4,45 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+MAX_COPIED = 2**18  # numbers; larger weights are read where they lie on a CPU
+FEW_ROWS = 2  # of an input, for which even a large weight is better read from a copy
 
 
 class FusedLinear:
     """Fused linear: one or several layers on one input, with concatenated outputs.
 
     Fused: the weights are copied into one matrix (H, sum of widths) in the compute dtype,
-    transposed because products with few rows are faster so. Active LoRA adapters are merged into it
-    in fp32. In half precision, where the small update of a young adapter would be rounded away,
-    they stay two products of their own, as in training. Not fused (large models, other kinds of
-    layers): the modules themselves are called.
+    transposed because products with few rows are faster so. Large weights on a CPU are copied only
+    once there is an input of few rows: a prefill takes less time than their copy. Active LoRA
+    adapters are merged in fp32. In half precision, where the small update of a young adapter would
+    be rounded away, they stay two products of their own, as in training. Not fused (large models,
+    other kinds of layers): the modules themselves are called.
     """
 
     def __init__(
-        self, modules: Sequence[nn.Module], fused: bool, dtype: torch.dtype | None = None
+        self,
+        modules: Sequence[nn.Module],
+        fused: bool,
+        dtype: torch.dtype | None = None,
+        *,
+        scale: Tensor | None = None,
+        order: Tensor | None = None,
     ) -> None:
-        """dtype: compute dtype; None: that of the weights.
+        """dtype: compute dtype; None: that of the weights, which are copied if it is another.
 
-        Weights of another dtype are copied, fused or not.
+        What goes into a copy alone: scale, factors (H,) of the inputs; order, which permutes the
+        first outputs: output i becomes what `order[i]` was.
         """
         self._modules = modules
-        self._weight = None
-        self._bias = None
+        self._weight: Tensor | None = None  # the copy
+        self._parts: list[Tensor] = []  # weights (width, H), where there is no copy
+        self._bias: Tensor | None = None
         self._lora_a: Tensor | None = None  # (H, ranks) of adapters that are kept apart
         self._lora_b: Tensor | None = None  # (ranks, sum of widths)
         own = _base(modules[0]).weight.dtype
@@ -39,13 +52,20 @@ class FusedLinear:
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             return
-        self._weight = torch.cat([part.weight for part in known]).t().contiguous()
+        weights = [part.weight for part in known]
+        is_large = sum(weight.numel() for weight in weights) > MAX_COPIED
+        if is_large and weights[0].device.type == "cpu":
+            self._parts, order = weights, None
+        else:
+            weight = _permuted(torch.cat(weights), order)
+            self._weight = (weight if scale is None else weight * scale).t().contiguous()
         biases: list[Any] = [_base(module).bias for module in modules]
         if any(bias is not None for bias in biases):
-            missing = [part.weight.new_zeros(len(part.weight)) for part in known]
-            self._bias = torch.cat(
-                [m if b is None else b.detach().to(m) for b, m in zip(biases, missing, strict=True)]
-            )
+            missing = [weight.new_zeros(len(weight)) for weight in weights]
+            filled = [
+                m if b is None else b.detach().to(m) for b, m in zip(biases, missing, strict=True)
+            ]
+            self._bias = _permuted(torch.cat(filled), order)
         if any(part.lora_a for part in known):
             self._lora_a = torch.cat([it for part in known for it in part.lora_a]).t().contiguous()
             outer = [
@@ -56,42 +76,45 @@ class FusedLinear:
             self._lora_b = diagonal(*outer).t().contiguous()
 
     @property
-    def is_fused(self) -> bool:
-        """Whether the layer is fused: its weights are a copy, which can be changed."""
+    def is_copied(self) -> bool:
+        """Whether the weights are copied, with scale and order."""
         return self._weight is not None
 
-    def fold_scale(self, factors: Tensor) -> None:
-        """Fold a scale of the inputs (H,) into the fused weight, if there is one."""
+    @cached_property
+    def _transposed(self) -> Tensor:
+        """Weights (H, sum of widths); those of a single layer as a view."""
         if self._weight is not None:
-            self._weight *= factors.unsqueeze(-1)
-
-    def permute_outputs(self, order: Tensor) -> None:
-        """Permute the first outputs of a fused weight: output i becomes what `order[i]` was."""
-        if self._weight is not None:
-            self._weight[:, : len(order)] = self._weight[:, order]
-        if self._bias is not None:
-            self._bias[: len(order)] = self._bias[order]
+            return self._weight
+        if len(self._parts) == 1:
+            return self._parts[0].t()
+        return torch.cat(self._parts).t().contiguous()
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the outputs (N, sum of widths) for x (N, H), in the compute dtype."""
         if x.dtype != self.dtype:
             x = x.to(self.dtype)
-        if self._weight is None:
+        if self._weight is None and not self._parts:
             return self._by_modules(x)
-        y = (
-            torch.mm(x, self._weight)
-            if self._bias is None
-            else torch.addmm(self._bias, x, self._weight)
-        )
+        if len(self._parts) > 1 and len(x) > FEW_ROWS:
+            widths = [len(part) for part in self._parts]
+            y = x.new_empty(len(x), sum(widths))
+            for part, place in zip(self._parts, torch.split(y, widths, 1), strict=True):
+                torch.mm(x, part.t(), out=place)
+            y = y if self._bias is None else y.add_(self._bias)
+        elif self._bias is None:
+            y = torch.mm(x, self._transposed)
+        else:
+            y = torch.addmm(self._bias, x, self._transposed)
         if self._lora_a is not None and self._lora_b is not None:
             y = y + torch.mm(torch.mm(x, self._lora_a), self._lora_b)
         return y
 
     def add_to_residual(self, residual: Tensor, x: Tensor) -> Tensor:
         """Add the outputs to a residual, in its dtype."""
-        plain = self._bias is None and self._lora_a is None
-        if self._weight is not None and plain and residual.dtype == self.dtype == x.dtype:
-            return torch.addmm(residual, x, self._weight)
+        is_plain = self._bias is None and self._lora_a is None
+        is_known = self._weight is not None or len(self._parts) == 1
+        if is_known and is_plain and residual.dtype == self.dtype == x.dtype:
+            return torch.addmm(residual, x, self._transposed)
         return residual + self(x)
 
     def _by_modules(self, x: Tensor) -> Tensor:
@@ -99,6 +122,10 @@ class FusedLinear:
         with contextlib.nullcontext() if whole else torch.autocast(x.device.type, dtype=self.dtype):
             outputs = [module(x) for module in self._modules]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
+
+
+def _permuted(outputs: Tensor, order: Tensor | None) -> Tensor:
+    return outputs if order is None else torch.cat((outputs[order], outputs[len(order) :]))
 
 
 class _LinearWeights(NamedTuple):

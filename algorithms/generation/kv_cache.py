@@ -49,7 +49,7 @@ class PackedTokens(NamedTuple):
     ends: Tensor  # (n,) int64, the last token of each row among the N
     longest: int  # q, most new tokens of a row
     fresh: bool  # whether all rows were empty
-    first: bool  # whether they are the first rows, in order
+    run: slice | None  # the rows, if they are consecutive
     own: Sequence[tuple[Tensor, Tensor]] = ()  # of a step: what `_flat_own` returns, layer by layer
     prefix_groups: PrefixGroups | None = None  # where rows begin with shared prompts
 
@@ -120,6 +120,23 @@ class KVCache:
         self._ramp = like[:0]
         self._numbers = torch.arange(num_rows, device=like.device)
 
+    def length(self, row: int) -> int:
+        """Return the length of a row in tokens, from the beginning of its sequence."""
+        return self.begins[row] + self.lengths[row]
+
+    def cached_states(self, row: int, start: int, end: int) -> States:
+        """Return cached states, views of keys and values (layers, heads, tokens, size)."""
+        columns = slice(start, max(start, end))
+        return self.keys[:, row, :, :, columns].transpose(-1, -2), self.values[:, row, :, columns]
+
+    def append_states(self, row: int, states: States) -> None:
+        """Append states to a row: known keys and values (layers, heads, tokens, size)."""
+        start = self.lengths[row]
+        self.lengths[row] = end = start + states[0].shape[-2]
+        self._width(end)
+        self.keys[:, row, :, :, start:end] = states[0].transpose(-1, -2)
+        self.values[:, row, :, start:end] = states[1]
+
     def clear_row(self, row: int) -> None:
         """Clear a row: forget its tokens."""
         held = self.lengths[row] + 1  # a step over others may have written one more
@@ -170,7 +187,7 @@ class KVCache:
             ends=rows,
             longest=1,
             fresh=False,
-            first=True,
+            run=slice(len(active)),
             own=self._first,
             prefix_groups=groups,
         )
@@ -189,6 +206,7 @@ class KVCache:
         columns = self.index_tensor(before)[place] + offset
         positions = self.index_tensor([self.begins[row] for row in rows])[place] + columns
         groups = self.prefix_groups(rows)
+        run = slice(rows[0], rows[0] + len(rows))
         return PackedTokens(
             positions=positions,
             rows=chosen[place],
@@ -200,7 +218,7 @@ class KVCache:
             ends=ends,
             longest=max(counts),
             fresh=not any(before) and groups is None,
-            first=list(rows) == list(range(len(rows))),
+            run=run if list(rows) == list(range(run.start, run.stop)) else None,
             prefix_groups=groups,
         )
 
@@ -263,18 +281,22 @@ class KVCache:
         if mask is not None and mask.dim() == 3:
             read = self._products(layer, block, self._grouped(block, queries), mask)
             return self._ungrouped(block, read)
+        groups = queries.shape[1] // keys.shape[1]
         # Fresh rows attend to what they bring: nothing is read back from the buffers.
         if mask is None:
             keys, values = (block.pad(states).transpose(1, 2) for states in (keys, values))
         else:
             keys, values = self._columns(layer, block)
+            if groups > 1 and keys.device.type != "cpu":
+                # There only the math kernel takes a mask and key heads that queries share.
+                keys, values = (states.repeat_interleave(groups, 1) for states in (keys, values))
         read = F.scaled_dot_product_attention(
             block.pad(queries).transpose(1, 2),
             keys,
             values,
             attn_mask=mask,
             is_causal=mask is None,
-            enable_gqa=queries.shape[1] != self.keys.shape[2],
+            enable_gqa=queries.shape[1] != keys.shape[1],
         )
         return block.unpad(read.transpose(1, 2)).flatten(1)
 
@@ -316,7 +338,7 @@ class KVCache:
         """Return keys (n, heads, size, k) and values (n, heads, k, size) of a block's rows."""
         keys, values = self.layers[layer]
         # A slice is a view; an index would copy all columns.
-        rows = slice(len(block.chosen)) if block.first else block.chosen
+        rows = block.chosen if block.run is None else block.run
         return keys[rows, :, :, : block.width], values[rows, :, : block.width]
 
     def _columns(self, layer: int, block: PackedTokens) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,6 @@ on where the prompt ends (`begins`), and a prompt goes when the last row that ha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,27 +25,6 @@ from fctncalling.algorithms.generation.kv_cache import (
 )
 
 
-def cached_states(cache: KVCache, row: int, start: int, end: int) -> States:
-    """Return cached states, views of keys and values (layers, heads, tokens, size)."""
-    columns = slice(start, max(start, end))
-    keys, values = cache.keys[:, row, :, :, columns], cache.values[:, row, :, columns]
-    return keys.transpose(-1, -2), values
-
-
-def append_states(cache: KVCache, row: int, states: States) -> None:
-    """Append states to a row: known keys and values (layers, heads, tokens, size)."""
-    start = cache.lengths[row]
-    cache.lengths[row] = end = start + states[0].shape[-2]
-    if end > cache.keys.shape[-1]:
-        cache.resize(round_up_columns(next_capacity(cache.keys.shape[-1], end)))
-    cache.keys[:, row, :, :, start:end] = states[0].transpose(-1, -2)
-    cache.values[:, row, :, start:end] = states[1]
-
-
-# The kernel behind F.scaled_dot_product_attention on a CPU, which also returns the log-sum-exp.
-_ATTENTION: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
-
-
 class SharedPrefixKVCache(KVCache):
     """KV cache with shared prefixes: each row follows a shared prompt, or none.
 
@@ -55,22 +33,9 @@ class SharedPrefixKVCache(KVCache):
     """
 
     def __init__(
-        self,
-        num_layers: int,
-        num_rows: int,
-        num_heads: int,
-        head_size: int,
-        like: Tensor,
-        *,
-        by_prompt: bool = False,
+        self, num_layers: int, num_rows: int, num_heads: int, head_size: int, like: Tensor
     ) -> None:
-        """by_prompt: attend to each prompt in one call for the new tokens of all its rows.
-
-        Only where there are many scores; without padding, in fp32 on a CPU.
-        """
         super().__init__(num_layers, num_rows, num_heads, head_size, like)
-        plain = like.dtype == torch.float32 and like.device.type == "cpu"
-        self._by_prompt = by_prompt and plain and _ATTENTION is not None
         self.prompts = KVCache(num_layers, 0, num_heads, head_size, like)
         self._num_prompts = 0  # the first rows of them; the others are free
         # a row -> its prompt's row among the prompts
@@ -89,9 +54,9 @@ class SharedPrefixKVCache(KVCache):
         self._num_prompts = last = self._num_prompts - 1
         self.prompts.clear_row(left)
         if left != last:
-            moved = cached_states(self.prompts, last, 0, self.prompts.lengths[last])
             with torch.inference_mode():
-                append_states(self.prompts, left, moved)
+                moved = self.prompts.cached_states(last, 0, self.prompts.lengths[last])
+                self.prompts.append_states(left, moved)
             self.prompts.clear_row(last)
         # Given back by halves: prompts come and go, and each resize copies those that stay.
         if last <= self.prompts.keys.shape[1] // 2:
@@ -121,7 +86,7 @@ class SharedPrefixKVCache(KVCache):
         self._num_prompts += 1
         self._groups = None
         if states is not None:
-            append_states(self.prompts, number, states)
+            self.prompts.append_states(number, states)
         return number
 
     def start_rows(self, rows: Sequence[int], prompt: int) -> None:
@@ -141,10 +106,10 @@ class SharedPrefixKVCache(KVCache):
     def cached_states(self, row: int, start: int, end: int) -> States:
         """Return cached states, keys and values (layers, heads, tokens, size), of [start, end)."""
         prompt, begin = self._prompt_of[row], self.begins[row]
-        own = cached_states(self, row, max(start, begin) - begin, end - begin)
+        own = super().cached_states(row, max(start, begin) - begin, end - begin)
         if prompt is None or start >= begin:
             return own
-        shared = cached_states(self.prompts, prompt, start, min(end, begin))
+        shared = self.prompts.cached_states(prompt, start, min(end, begin))
         if end <= begin:
             return shared
         return tuple(torch.cat(parts, -2) for parts in zip(shared, own, strict=True))
@@ -214,81 +179,17 @@ class SharedPrefixKVCache(KVCache):
     def mask(self, block: PackedTokens, groups: int) -> Tensor | None:
         """Return the mask of attention, additive, of new tokens, shared prefixes included.
 
-        As `KVCache.mask` over own columns where `_products` adds the prompts; else (n, 1, q, k)
-        over [prompt | own] columns, or over own ones where `by_prompt`.
+        As `KVCache.mask` over own columns where `_products` adds the prompts, else over [prompt |
+        own] columns.
         """
-        mask = super().mask(block, groups)
-        prefix_groups = block.prefix_groups
-        if mask is None or mask.dim() == 3 or prefix_groups is None or self._by_prompt:
+        mask, prefix_groups = super().mask(block, groups), block.prefix_groups
+        if mask is None or mask.dim() == 3 or prefix_groups is None:
             return mask
         of_prompts = prefix_groups.mask[:: self.keys.shape[2]].unsqueeze(1)
         seen = of_prompts.index_select(0, prefix_groups.prompts)
         if prefix_groups.none is not None:
             seen = seen.index_fill(0, prefix_groups.none, float("-inf"))
         return torch.cat((seen.expand(-1, -1, block.longest, -1), mask), -1)
-
-    def attend(
-        self,
-        layer: int,
-        block: PackedTokens,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        mask: Tensor | None,
-    ) -> Tensor:
-        """Attend from new tokens' queries to the cache: outputs (N, query heads x size).
-
-        Queries are (N, query heads, size).
-        """
-        split = self._by_prompt and block.prefix_groups is not None
-        if not split or mask is None or mask.dim() == 3:
-            return super().attend(layer, block, queries, keys, values, mask)
-        return self._attend_by_prompt(layer, block, queries, mask)
-
-    def _attend_by_prompt(
-        self, layer: int, block: PackedTokens, queries: Tensor, mask: Tensor
-    ) -> Tensor:
-        """Return the same in parts, merged by their log-sum-exp: own columns, then each prompt.
-
-        The query heads that share a key head are taken as further queries of it.
-        """
-        number, heads, size = len(queries), *self.keys.shape[2:4]
-        by_head = queries.view(number, heads, -1, size)
-        own_keys, own_values = self._own(layer, block)
-        read, sums = _ATTENTION(
-            torch.unflatten(self._grouped(block, queries), 0, (-1, heads)),
-            own_keys.transpose(-1, -2).contiguous(),
-            own_values.contiguous(),
-            attn_mask=mask.repeat_interleave(by_head.shape[2], 2),
-        )
-        read = self._ungrouped(block, read.flatten(0, 1)).view(by_head.shape)
-        sums = self._ungrouped(block, sums.flatten(0, 1).unsqueeze(-1)).view(by_head.shape[:3])
-        # A call for each prompt: prompts differ in length, and padding would be computed too.
-        for prompt, tokens in self._tokens_by_prompt(block).items():
-            columns = slice(self.prompts.lengths[prompt])
-            shared_keys, shared_values = (part[prompt] for part in self.prompts.layers[layer])
-            part, part_sums = _ATTENTION(
-                by_head[tokens].transpose(0, 1).reshape(1, heads, -1, size),
-                shared_keys[..., columns].transpose(-1, -2).contiguous().unsqueeze(0),
-                shared_values[:, columns].contiguous().unsqueeze(0),
-            )
-            part = part.view(heads, len(tokens), -1, size).transpose(0, 1)
-            part_sums = part_sums.view(heads, len(tokens), -1).transpose(0, 1)
-            # The prompt's share of the softmax: exp of its log-sum-exp over that of both parts.
-            weight = (part_sums - torch.logaddexp(sums[tokens], part_sums)).exp_().unsqueeze(-1)
-            read[tokens] = read[tokens].lerp(part, weight)
-        return read.flatten(1)
-
-    def _tokens_by_prompt(self, block: PackedTokens) -> dict[int, Tensor]:
-        """Return the new tokens of the rows that follow each prompt."""
-        rows = [self._prompt_of[row] for row in block.chosen.tolist()]
-        prompt_of = self.index_tensor([-1 if prompt is None else prompt for prompt in rows])[
-            block.place
-        ]
-        return {
-            prompt: (prompt_of == prompt).nonzero().squeeze(1)
-            for prompt in sorted({prompt for prompt in rows if prompt is not None})
-        }
 
     def _columns(self, layer: int, block: PackedTokens) -> tuple[Tensor, Tensor]:
         if block.prefix_groups is None:

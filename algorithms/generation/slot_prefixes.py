@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate, takewhile
+from typing import Any
 
 import numpy as np
 import torch
@@ -130,7 +132,7 @@ class SlotPrefixes:
     that slots with different prompts share; None: they share nothing, and nothing is kept.
     """
 
-    def __init__(self, decoder: Decoder, rows: Sequence[int], min_tokens: int | None) -> None:
+    def __init__(self, decoder: Decoder[Any], rows: Sequence[int], min_tokens: int | None) -> None:
         self.tree = BlockTree()
         self._decoder = decoder
         self._rows = rows
@@ -183,7 +185,7 @@ class SlotPrefixes:
             self._start([slot], opening[:count], opening[:count])
         blocks = self.tree.find(opening[:-1])[count // BLOCK :]
         if blocks:
-            self._decoder.append_states(row, concatenate_blocks(blocks))
+            self._decoder.cache.append_states(row, concatenate_blocks(blocks))
         slot.pending = list(opening[count + len(blocks) * BLOCK :])
         self._unkept.append(slot)
 
@@ -192,8 +194,8 @@ class SlotPrefixes:
         rows = [self._rows[slot.number] for slot in slots]
         holders = [self._rows[number] for number in self._holders.get(prefix, ())]
         # The last to come shares what it began with, if any does; some have computed nothing yet.
-        if ready := [row for row in holders if self._decoder.length(row) >= len(shared)]:
-            self._decoder.share_prefix(ready[-1], rows, len(shared))
+        if ready := [row for row in holders if self._decoder.cache.length(row) >= len(shared)]:
+            self._decoder.cache.share_prefix(ready[-1], rows, len(shared))
         else:
             blocks = self.tree.find(shared) if self._is_long(shared) else []
             self._decoder.start_rows(rows, shared, concatenate_blocks(blocks) if blocks else None)
@@ -205,11 +207,7 @@ class SlotPrefixes:
 
     def _add(self, slot: Slot, ids: Tokens) -> None:
         row = self._rows[slot.number]
-
-        def states(start: int, end: int) -> States:
-            return self._decoder.cached_states(row, start, end)
-
-        self.tree.add(ids, states)
+        self.tree.add(ids, partial(self._decoder.cache.cached_states, row))
 
     def _hold(self, slots: Sequence[Slot], prefix: Tokens) -> None:
         for slot in slots:

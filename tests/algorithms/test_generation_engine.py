@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import random
 from typing import Any
+from unittest.mock import patch
 
 import hypothesis
 import hypothesis.strategies as st
@@ -14,6 +15,7 @@ import pytest
 import torch
 from tiny_models import cache_bytes, pieces, tiny_model, uncached_logprobs
 
+from fctncalling.algorithms.generation import fused_linear
 from fctncalling.algorithms.generation.engine import CacheBudgetError, GenerationEngine, Request
 
 KINDS = ["qwen2", "qwen3", "llama", "gpt2"]
@@ -117,6 +119,20 @@ def test_a_cache_budget_that_is_passed_is_told_with_its_cures() -> None:
     engine.allocate_slots(2)
     with pytest.raises(CacheBudgetError, match=r"--max_cache_tokens 100.*--n_rollout_threads"):
         engine.generate([Request(slot, [5] * 30) for slot in range(2)])
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3", "llama"])
+def test_weights_read_where_they_lie_say_the_same_with_few_rows_and_with_many(kind: str) -> None:
+    model = model_of(kind)
+    with patch.object(fused_linear, "MAX_COPIED", 0):
+        for num_slots in (1, 4):
+            engine = GenerationEngine(model, [], temperature=0, max_new_tokens=4)
+            engine.allocate_slots(num_slots)
+            prompts = [[5 + slot, 6, 7, 9] for slot in range(num_slots)]
+            actions = engine.generate([*map(Request, range(num_slots), prompts)])
+            assert not engine._decoder._layers[0].qkv.is_copied  # type: ignore[attr-defined]
+            for prompt, action in zip(prompts, actions, strict=True):
+                assert_greedy(model, prompt, action.ids, action.logprobs)
 
 
 def test_qwen3_takes_the_fast_path_and_its_own_forward_to_the_same_logits() -> None:

@@ -75,11 +75,11 @@ def test_what_overflowed_in_a_row_is_gone_when_the_row_begins_again() -> None:
     model = tiny_model("llama")
     engine = engine_of(model, 2)
     engine.generate([Request(0, list(range(3, 40))), Request(1, PROMPTS[0])])
-    reader: Any = engine._decoder
-    length = reader.length(0)
+    cache: Any = engine._decoder.cache
+    length = cache.length(0)
     with torch.inference_mode():
-        reader._cache.keys[:, 0, ..., : length + 1] = float("nan")
-        reader._cache.values[:, 0, :, : length + 1] = float("inf")
+        cache.keys[:, 0, ..., : length + 1] = float("nan")
+        cache.values[:, 0, :, : length + 1] = float("inf")
     engine.begin_sequence(0)
     (action,) = engine.generate([Request(0, PROMPTS[1])])
     assert_greedy(model, PROMPTS[1], action.ids, action.logprobs)

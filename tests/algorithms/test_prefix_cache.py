@@ -106,7 +106,7 @@ def test_the_same_is_said_where_scores_are_too_many_to_hold_at_once(
 
 
 def prompt_bytes(engine: GenerationEngine) -> int:
-    prompts = engine._decoder._cache.prompts  # type: ignore[attr-defined]
+    prompts = engine._decoder.cache.prompts  # type: ignore[attr-defined]
     return int(prompts.keys.nbytes + prompts.values.nbytes)
 
 

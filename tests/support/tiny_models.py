@@ -284,11 +284,8 @@ class SeededEnv(EchoEnv):
 
 def cache_bytes(engine: Any) -> int:
     """Return the memory of an engine's cached keys and values, and of the blocks it keeps."""
-    decoder = engine._decoder
-    if hasattr(decoder, "cache"):
-        buffers = [*decoder.cache._keys, *decoder.cache._values]
-    else:
-        caches = (decoder._cache, decoder._cache.prompts)
-        buffers = [buffer for cache in caches for buffer in (cache.keys, cache.values)]
+    cache = engine._decoder.cache
+    if (buffers := getattr(cache, "buffers", None)) is None:
+        buffers = [it for part in (cache, cache.prompts) for it in (part.keys, part.values)]
     blocks = [part for block in engine._prefixes.tree._by_age for part in block.states]
     return sum(buffer.nbytes for buffer in (*buffers, *blocks))

@@ -210,7 +210,7 @@ def _linear_weights(
 def _copied_bytes(
     model: nn.Module, linear: Sequence[_LinearWeight], *, fused: bool, gathered: bool
 ) -> int:
-    """Return the bytes of weights that a rollout's decoder copies.
+    """Return the bytes of weights that a rollout's decoder copies, at most.
 
     Those of another dtype than it computes in, but for layers gathered in that (FSDP). fused: all
     layers of a model that is not too large, and a small output layer.

@@ -1,4 +1,4 @@
-"""Ragged KV cache for transformers models, with attention masks."""
+"""Transformers decoder: any causal language model there, with a cache of ragged rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
+from fctncalling.algorithms.generation.decoder import Decoder
 from fctncalling.algorithms.generation.kv_cache import States, next_capacity
+from fctncalling.algorithms.policy.precision import compute_dtypes
 
 
 class NewTokenPositions(NamedTuple):
@@ -31,10 +33,8 @@ class RaggedCache(Cache):
 
     def __init__(self, num_rows: int) -> None:
         super().__init__(layers=[])
-        self.num_rows = num_rows
         self.lengths = [0] * num_rows  # tokens kept in each row
-        self._keys: list[Tensor] = []
-        self._values: list[Tensor] = []
+        self.buffers: list[Tensor] = []  # keys and values of each layer in turn
         self._rows: Tensor | None = None
         self._columns = torch.zeros(0, 0, dtype=torch.int64)
         self._width = 0
@@ -47,23 +47,18 @@ class RaggedCache(Cache):
 
         `counts[i]` >= 0 new tokens for row `rows[i]`.
         """
-        before = [self.lengths[row] for row in rows]
         for row, count in zip(rows, counts, strict=True):
             self.lengths[row] += count
-        self._width = max(1, *(self.lengths[row] for row in rows))
+        ends = [self.lengths[row] for row in rows]
+        self._width = max(1, *ends)
         self._grow(self._width)
-        first = torch.tensor(
-            [start + count - block_width for start, count in zip(before, counts, strict=True)]
-        )
-        positions = first.unsqueeze(1) + torch.arange(block_width)
-        padding = torch.arange(block_width) < block_width - torch.tensor(counts).unsqueeze(1)
+        block = torch.arange(block_width)
+        positions = torch.tensor(ends).unsqueeze(1) - block_width + block
+        padding = block < block_width - torch.tensor(counts).unsqueeze(1)
         positions = positions.masked_fill(padding, -1).to(device)
-        self._columns = positions.where(positions >= 0, torch.full_like(positions, self._capacity))
-        self._rows = (
-            None
-            if list(rows) == list(range(len(counts)))
-            else torch.tensor(list(rows), device=device)
-        )
+        self._columns = positions.where(positions >= 0, self._capacity)
+        is_first = list(rows) == list(range(len(counts)))
+        self._rows = None if is_first else torch.tensor(list(rows), device=device)
         return NewTokenPositions(positions, self._width)
 
     def update(
@@ -73,52 +68,55 @@ class RaggedCache(Cache):
 
         Return those of the whole rows (n, heads, k, size).
         """
-        if layer_idx >= len(self._keys):
-            shape = (self.num_rows, key_states.shape[1], self._capacity + 1)
-            self._keys.append(key_states.new_zeros(*shape, key_states.shape[-1]))
-            self._values.append(value_states.new_zeros(*shape, value_states.shape[-1]))
-        return self._write(self._keys[layer_idx], key_states), self._write(
-            self._values[layer_idx], value_states
-        )
+        if 2 * layer_idx == len(self.buffers):
+            for states in (key_states, value_states):
+                shape = (len(self.lengths), states.shape[1], self._capacity + 1, states.shape[-1])
+                self.buffers.append(states.new_zeros(shape))
+        return self._write(2 * layer_idx, key_states), self._write(2 * layer_idx + 1, value_states)
+
+    def length(self, row: int) -> int:
+        """Return the length of a row in tokens."""
+        return self.lengths[row]
+
+    def clear_row(self, row: int) -> None:
+        """Clear a row: forget its tokens."""
+        self.lengths[row] = 0
 
     def swap_rows(self, one: int, other: int) -> None:
-        """Swap two rows; what an empty one holds is not kept."""
+        """Swap two rows; the contents of empty rows are dropped."""
         here, there = self.lengths[one], self.lengths[other]
-        for buffer in (*self._keys, *self._values):
+        for buffer in self.buffers:
             held = buffer[one, :, :here].clone()
             buffer[one, :, :there] = buffer[other, :, :there]
             buffer[other, :, :here] = held
         self.lengths[one], self.lengths[other] = there, here
 
-    def share_prefix(self, source: int, row: int, count: int) -> None:
-        """Share a prefix: copy a row's first `count` tokens to an empty one."""
-        for buffer in (*self._keys, *self._values):
-            buffer[row, :, :count] = buffer[source, :, :count]
-        self.lengths[row] = count
+    def share_prefix(self, source: int, rows: Sequence[int], count: int) -> None:
+        """Share a prefix: copy a row's first `count` tokens to empty ones."""
+        for row in rows:
+            self.append_states(row, self.cached_states(source, 0, count))
 
     def cached_states(self, row: int, start: int, end: int) -> States:
         """Return the cached states, keys and values (heads, tokens, size), of [start, end)."""
-        return tuple(buffer[row, :, start:end] for buffer in (*self._keys, *self._values))
+        return tuple(buffer[row, :, start:end] for buffer in self.buffers)
 
     def append_states(self, row: int, states: States) -> None:
         """Append states to a row: tokens with known keys and values."""
         start = self.lengths[row]
         self.lengths[row] = end = start + states[0].shape[-2]
         self._grow(end)
-        for buffer, known in zip((*self._keys, *self._values), states, strict=True):
+        for buffer, known in zip(self.buffers, states, strict=True):
             buffer[row, :, start:end] = known
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Get the sequence length (seq), that of the longest row."""
         return max(self.lengths, default=0)
 
-    def _write(self, buffer: Tensor, states: Tensor) -> Tensor:
-        count = states.shape[0]
+    def _write(self, number: int, states: Tensor) -> Tensor:
+        """Write the reserved block's states into a buffer; return its rows of the block."""
+        buffer, count = self.buffers[number], len(states)
         rows = torch.arange(count, device=states.device) if self._rows is None else self._rows
-        if states.shape[2] == 1:
-            buffer[rows, :, self._columns[:, 0]] = states[:, :, 0]
-        else:
-            buffer[rows.unsqueeze(1), :, self._columns] = states.transpose(1, 2)
+        buffer[rows.unsqueeze(1), :, self._columns] = states.transpose(1, 2)
         kept = buffer[:count] if self._rows is None else buffer.index_select(0, self._rows)
         return kept[:, :, : self._width]
 
@@ -126,12 +124,63 @@ class RaggedCache(Cache):
         if width <= self._capacity:
             return
         capacity = next_capacity(self._capacity, width)
-        for buffers in (self._keys, self._values):
-            for i, old in enumerate(buffers):
-                new = old.new_zeros(*old.shape[:2], capacity + 1, old.shape[3])
-                new[:, :, : self._capacity] = old[:, :, : self._capacity]
-                buffers[i] = new
+        for number, old in enumerate(self.buffers):
+            new = old.new_zeros(*old.shape[:2], capacity + 1, old.shape[3])
+            new[:, :, : self._capacity] = old[:, :, : self._capacity]
+            self.buffers[number] = new
         self._capacity = capacity
+
+
+class TransformersDecoder(Decoder[RaggedCache]):
+    """Transformers decoder: any causal language model there, through its own forward."""
+
+    pads = True
+
+    def __init__(self, model: nn.Module, num_rows: int, *, max_tokens: int = 8192) -> None:
+        check_supported_cache(model)
+        super().__init__(max_tokens)
+        self.model = model
+        self.cache = RaggedCache(num_rows)
+        self._device = next(model.parameters()).device
+
+    def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> Tensor:
+        """Decode one step: pass one token of each of the first rows through the model."""
+        block = torch.tensor(tokens).unsqueeze(1)
+        return self._forward(block, list(map(int, active)), range(len(tokens)))
+
+    def start_rows(
+        self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None
+    ) -> None:
+        """Start rows, empty ones, with the same prompt, which passes once and is copied."""
+        if known is not None:
+            self.cache.append_states(rows[0], known)
+        if rest := prompt[self.cache.length(rows[0]) :]:
+            self.prefill(rows[:1], [rest])
+        self.cache.share_prefix(rows[0], rows[1:], len(prompt))
+
+    def _read(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> Tensor:
+        counts = list(map(len, new_tokens))
+        block = [[0] * (max(counts) - len(new)) + list(new) for new in new_tokens]
+        return self._forward(torch.tensor(block), counts, rows)
+
+    def _forward(self, block: Tensor, counts: list[int], rows: Sequence[int]) -> Tensor:
+        """Return the logits (n, V) after the last column of a left-padded block (n, width).
+
+        Row i has `counts[i]` tokens.
+        """
+        model: Any = self.model
+        positions = self.cache.reserve_positions(counts, block.shape[1], rows, self._device)
+        self.num_tokens += sum(counts)
+        output = model(
+            input_ids=block.to(self._device),
+            attention_mask=attention_mask(model, positions, compute_dtypes(model).decoder),
+            position_ids=positions.positions.clamp(min=0),
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        logits: Tensor = output.logits[:, -1]
+        return logits
 
 
 def attention_mask(
