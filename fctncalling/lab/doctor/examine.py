@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fctncalling.algorithms.config import resolve_device
 from fctncalling.algorithms.policy.answer_ends import listed_ends
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.conversations import ConversationLog, holds_conversations, logged_tasks
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
+from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.user_tools import UserTools
 from fctncalling.lab.doctor.episode_findings import Span, ground_truth_findings, spans_by_author
@@ -41,7 +43,12 @@ class ExaminationSettings:
     quick: bool = False  # files, template and tasks; no weights are loaded
     tools: Mapping[str, Any] = field(default_factory=dict)  # stateful classes of the user's own
     allow_task_tools: bool = False  # import the classes that tasks name by their path
+    prompt_style: str = "bfcl"  # of the episodes
     on_stage: Callable[[str], None] = lambda stage: None  # called as each part begins
+
+    def make_env(self, **more: Any) -> FunctionCallingEnv:
+        """Make an environment of tasks, as training does."""
+        return FunctionCallingEnv(tools=self.tools, prompt_style=self.prompt_style, **more)
 
 
 @dataclass
@@ -51,7 +58,7 @@ class ExaminationResult:
     findings: list[HealthCheck] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     task_id: str = ""
-    takes_tools: bool = True  # the chat template
+    prompt_style: str = "bfcl"  # of the episodes, and of the training that comes next
 
 
 def examine(wanted: ExaminationSettings) -> ExaminationResult:
@@ -122,12 +129,14 @@ def _check_model(
 ) -> None:
     listed = listed_ends(source)
     template = ChatTemplate(tokenizer, wanted.chat_template, listed_ends=listed)
-    found.takes_tools = template.takes_tools
+    if not template.takes_tools and resolve_device("auto").type == "cpu":
+        found.prompt_style = "compact"  # short prompts, where reading is slow
+    wanted = replace(wanted, prompt_style=found.prompt_style)
     found.findings.append(stop_finding(template, listed))
     limits = (getattr(config, "max_position_embeddings", None), wanted.max_episode_tokens)
     context = min((each for each in limits if each is not None), default=None)
     wanted.on_stage("episodes of the ground truth")
-    played, episodes = ground_truth_findings(tasks, template, context, wanted.tools)
+    played, episodes = ground_truth_findings(tasks, template, context, wanted.make_env)
     found.findings += played
     if episodes:
         found.spans = spans_by_author(episodes[0], template)
@@ -182,7 +191,7 @@ def _logprob_findings(
 
     wanted.on_stage("sampling a few short episodes, a minute or more without a GPU")
     try:
-        episodes = sampled_episodes(model, template, tasks, context, wanted.tools)
+        episodes = sampled_episodes(model, template, tasks, context, wanted.make_env)
     except (RolloutError, *_LOADING) as error:
         yield fault("engine", f"the rollout cannot sample from the model: {_first_line(error)}")
         return

@@ -264,13 +264,29 @@ def apportion_tasks(num_tasks: int, weights: Mapping[str, float]) -> dict[str, i
 
 
 AT_ONCE = 64  # tasks that a process of several may be ahead
-OBJECT_SAID = "says an object as Python writes it"
-_OBJECT = re.compile(r"\b[A-Z]\w*\(\w+=['\"\d\[{(]|<[\w.]+ object at 0x|\ue010")
+OBJECT_SAID = "says an object as a program writes it"
+_OBJECT = re.compile(
+    r"\b[A-Z]\w*\(\w+=['\"\d\[{(]|<[\w.]+ object at 0x|\[object \w+\]|\{'[^'\n]*': |\ue010"
+)
+_NOTHING = re.compile(r"\b(?:NaN|nan)\b|(?<!^)(?<![.!?] )\bNone\b(?! of\b)", re.MULTILINE)
+"""What programs call nothing, but for the English word at the start of a sentence."""
 
 
-def text_fault(texts: Iterable[str]) -> str | None:
-    """Return why what a user says is no person's text; None where it may be one."""
-    return OBJECT_SAID if any(map(_OBJECT.search, texts)) else None
+def text_fault(texts: Iterable[str], values: Any = None) -> str | None:
+    """Return why what a user says is no person's text; None where it may be one.
+
+    `values`: of the task; a word such as None is right where it is one of them.
+    """
+    for text in texts:
+        nothing = _NOTHING.search(text)
+        if _OBJECT.search(text) or (nothing and not _is_value(nothing[0], values)):
+            return OBJECT_SAID
+    return None
+
+
+def _is_value(word: str, values: Any) -> bool:
+    written = json.dumps(values, default=str)
+    return f'"{word}"' in written or f"'{word}'" in written
 
 
 REPEATED = "has the user texts of another task of the file"
@@ -330,7 +346,7 @@ class ForgeRun:
             made = self._source.reworded(drawn)
             thrown.update(made.thrown_away)
             texts = digest("\n".join(made.user_texts))
-            fault = text_fault(made.user_texts) or self._source.fault(made)
+            fault = text_fault(made.user_texts, made.entry) or self._source.fault(made)
             fault = REPEATED if texts in self._seen else fault
             if fault is None:
                 self._seen.add(texts)
