@@ -56,10 +56,10 @@ def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
     if not run.processes.is_first:
         return
     counters, config, folder = run.counters, run.config, run.log.folder
+    evaluations = counters.evaluations()
     write_evaluation(
         folder,
-        before=counters.before,
-        after=counters.latest,
+        **evaluations,
         seed=config.seed,
         train_cpu_seconds=counters.train_cpu_seconds,
         algorithm=config.algorithm_name,
@@ -73,7 +73,7 @@ def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
         **_supervised_figures(counters),
     )
     curve = plot_curve(folder)
-    print_table(counters.before, counters.latest, counters.base, updates=counters.updates)
+    print_table(**evaluations)
     print("\n" + "\n".join(_learned(counters, config)))
     print(
         f"This command ran for {run.wall_seconds:.0f} s, evaluations and start included.\n"
@@ -99,7 +99,6 @@ def _supervised_figures(counters: Counters) -> dict[str, Any]:
     if not counters.sft_steps:
         return {}
     return {
-        "base": counters.base,
         "sft_steps": counters.sft_steps,
         "sft_tokens": counters.sft_tokens,
         "sft_cpu_seconds": counters.sft_cpu_seconds,
