@@ -169,7 +169,7 @@ def test_the_table_has_three_columns_where_there_was_a_stage(
     base, *sides = ({"stage": name, "greedy": rate, **common} for name, rate in stages.items())
     print_table(sides[0], sides[1], base=base)
     table = capsys.readouterr().out
-    assert "base -> supervised -> reinforced" in table
+    assert "base -> supervised -> reinforced" in " ".join(table.split())
     assert "50.0 ->   0.0 -> 100.0" in table
     print_table(sides[0], sides[1], base={})
     assert "before -> after" in capsys.readouterr().out
