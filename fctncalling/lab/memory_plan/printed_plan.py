@@ -12,12 +12,13 @@ from typing import Any
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.lab.memory_plan.episode_lengths import EpisodeLengths, measure_episode_lengths
 from fctncalling.lab.memory_plan.planning import MemoryPlan, make_plan, parse_memory
-from fctncalling.lab.memory_plan.run_time import RunTime, StageTime, measure_products
+from fctncalling.lab.memory_plan.run_time import RunTime, measure_products
 from fctncalling.progress_bar import duration_text
 from fctncalling.training.announce import announce
 from fctncalling.training.run_config import RunConfig
 
 LORA_RANK = 16
+BUSY = 1.3  # times as long as on free cores, from which on it is said
 
 
 def remedies(
@@ -118,17 +119,21 @@ def _verdict(plan: MemoryPlan) -> str:
     return f"{needed}, available {size_text(plan.available)}: {outcome}."
 
 
-def time_text(stages: Sequence[StageTime] | None) -> str:
+def time_text(run_time: RunTime | None) -> str:
     """Format the estimated time of a run."""
-    if stages is None:
+    if run_time is None:
         return (
             "Time: not estimated; it is for one process on this machine's CPU, with tasks whose "
             "lengths are known."
         )
-    total = duration_text(sum(stage.seconds for stage in stages))
+    stages, slowdown = run_time.stages(), run_time.products.slowdown
+    total = sum(stage.seconds for stage in stages)
+    duration = f"about {duration_text(total)} on free cores"
+    if slowdown > BUSY:
+        duration += f", {duration_text(slowdown * total)} where they stay as busy as now"
     lines = [
-        f"Time, estimated from matrix products measured just now: about {total}, with answers as",
-        "long as --max_new_tokens allows, after a supervised stage as long as the right ones.",
+        f"Time, estimated from CPU seconds of matrix products: {duration}.",
+        "Answers: as long as --max_new_tokens allows, after a supervised stage as the right ones.",
     ]
     for stage in stages:
         lines.append(f"  {stage.name:22} {duration_text(stage.seconds):>9}  {stage.basis}")
@@ -145,21 +150,23 @@ def print_plan(config: TrainConfig, run_config: RunConfig, roles: Sequence[str] 
     plan_of = partial(make_plan, roles=roles, lengths=lengths, memory=memory)
     plan = plan_of(config)
     plan = plan._replace(remedies=remedies(plan, config, plan_of))
-    stages = _stage_times(config, run_config, plan, lengths)
+    run_time = _run_time(config, run_config, plan, lengths)
     if run_config.plan == "json":
-        seconds = stages and {stage.name: round(stage.seconds, 1) for stage in stages}
-        announce(json.dumps({**plan.as_json(), "seconds": seconds}, indent=2))
+        seconds = run_time and {each.name: round(each.seconds, 1) for each in run_time.stages()}
+        slowdown = run_time and round(run_time.products.slowdown, 2)
+        times = {"seconds": seconds, "slowdown_now": slowdown}
+        announce(json.dumps({**plan.as_json(), **times}, indent=2))
     else:
-        announce(plan_text(plan), time_text(stages))
+        announce(plan_text(plan), time_text(run_time))
     return 0 if plan.fits else 1
 
 
-def _stage_times(
+def _run_time(
     config: TrainConfig, run_config: RunConfig, plan: MemoryPlan, lengths: EpisodeLengths | None
-) -> tuple[StageTime, ...] | None:
-    """Return the estimated times of a run's stages; None where nothing is known."""
+) -> RunTime | None:
+    """Return the estimated time of a run; None where nothing is known."""
     elsewhere = config.rollout_engine != "local" or run_config.num_rollout_workers
     elsewhere = elsewhere or plan.device != "cpu" or int(os.environ.get("WORLD_SIZE", "1")) > 1
     if elsewhere or lengths is None or lengths.num_demonstrations is None:
         return None
-    return RunTime(config, plan.sizes, lengths, measure_products(config, plan.sizes)).stages()
+    return RunTime(config, plan.sizes, lengths, measure_products(config, plan.sizes))

@@ -1,11 +1,14 @@
 """Time of a run on this processor, estimated from its rate of matrix products in a second or two.
 
-Products take most of the time of models of 100 million parameters and more. What stands beside them
-is a factor, measured with SmolLM2-135M on one core, and a constant a layer.
+Rates are of CPU seconds, as on free cores, whatever else the machine does meanwhile; how much
+longer the products took by the clock stands beside them. Products take most of the time of models
+of 100 million parameters and more. What stands beside them is a factor, measured with SmolLM2-135M
+on one core, and a constant a layer.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from typing import NamedTuple
 
@@ -34,26 +37,36 @@ class StageTime(NamedTuple):
 
 
 class ProductTimes(NamedTuple):
-    """Measured seconds in which one weight is multiplied."""
+    """Measured seconds in which free cores multiply one weight."""
 
     reading: float  # with a token, in a pass over many
     answering: float  # with a token of each episode that is played at once
+    slowdown: float = 1.0  # times these that it took on the clock
 
 
 def measure_products(config: TrainConfig, sizes: PolicySizes) -> ProductTimes:
     """Measure products of the model's widths with --torch_threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(config.torch_threads)
+    started, cpu = time.perf_counter(), time.process_time()
     try:
         reading = _seconds_per_weight(config, sizes, PASS_ROWS) / PASS_ROWS
-        return ProductTimes(reading, _seconds_per_weight(config, sizes, config.n_rollout_threads))
+        answering = _seconds_per_weight(config, sizes, config.n_rollout_threads)
     finally:
         torch.set_num_threads(threads)
+    used = (time.process_time() - cpu) / _num_cores(config)
+    return ProductTimes(reading, answering, max(1.0, (time.perf_counter() - started) / used))
+
+
+def _num_cores(config: TrainConfig) -> int:
+    """Return how many cores the run's threads can have."""
+    cores = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
+    return min(config.torch_threads, len(cores))
 
 
 @torch.inference_mode()
 def _seconds_per_weight(config: TrainConfig, sizes: PolicySizes, num_rows: int) -> float:
-    """Return the time of a product by so many rows, divided by the weights."""
+    """Return the time of a product by so many rows on free cores, divided by the weights."""
     hidden, inner = sizes.layer.hidden, sizes.layer.inner
     dtype = compute_dtype(config, torch.device("cpu"))
     weights = min(sizes.num_weights, MEASURED_WEIGHTS)
@@ -61,11 +74,11 @@ def _seconds_per_weight(config: TrainConfig, sizes: PolicySizes, num_rows: int) 
     matrices = [torch.full((inner, hidden), 0.01, dtype=dtype) for _ in range(number)]
     rows = torch.full((num_rows, hidden), 0.01, dtype=dtype)
     F.linear(rows, matrices[0])  # the first call prepares itself
-    products, spent, started = 0, 0.0, time.perf_counter()
+    products, spent, started = 0, 0.0, time.process_time()
     while spent < MEASURED_S:
         F.linear(rows, matrices[products % number])
         products += 1
-        spent = time.perf_counter() - started
+        spent = (time.process_time() - started) / _num_cores(config)
     return spent / (products * hidden * inner)
 
 
