@@ -60,6 +60,7 @@ PROBE_GRACE_S = 5.0  # for a probe that is told to end: nothing of it is kept
 LEAST_PROBE_S = 20.0  # in which a model is at least read, though the minutes be a toy's
 LEAST_SCORE = 0.08  # of the minutes, however late it is: what was trained is judged
 LATE = 1.25  # times its seconds a score may take before it is told to end
+FORGED_SHARE = 0.8  # of what was planned: an API that gave fewer tasks has no others
 SLOWEST_FORGED_S = 0.02  # a task; the probe's few have the start of the forge in their time
 
 
@@ -83,8 +84,8 @@ class Adaptation:
         self.make_plan()
         self.stages.run("tasks", self._tasks)
         self._score("base", lambda _: str(self.settings.model), BASE_SHARE)
-        end = self._deadline(2 if self.plan.updates else 1) - self.plan.seconds["tppo"]
-        supervised = self.stages.run("supervised", self._supervised, deadline=end)
+        self._extend()
+        supervised = self.stages.run("supervised", self._supervised, deadline=self._supervised_end)
         self._tell("supervised")
         learned = self._checkpoint(supervised)
         if learned is None:
@@ -195,10 +196,37 @@ class Adaptation:
         make_tasks(self.settings, part, self.plan.num_tasks, self.plan.num_held_out)
         return 0
 
+    def _extend(self) -> None:
+        """Give minutes that the base score left over to the supervised stage."""
+
+        def extend(part: Path) -> int:
+            at_hand = len(read_task_entries(self.stages.path("tasks") / TRAIN))
+            is_all = self.settings.tasks is not None or at_hand < FORGED_SHARE * self.plan.num_train
+            left = self._supervised_end - time.monotonic()
+            plan = self.plan.extended(left, at_hand if is_all else None)
+            if plan != self.plan and not is_all:
+                make_tasks(self.settings, part, plan.num_tasks, plan.num_held_out)
+                if len(read_task_entries(part / TRAIN)) < at_hand:  # the API has no others
+                    (part / TRAIN).unlink()
+                    plan = self.plan
+            if plan != self.plan:
+                more = f"{plan.num_train} tasks, {plan.epochs} passes"
+                print(f"minutes are left over: the supervised stage has {more}", file=sys.stderr)
+            return plan.write(part)
+
+        self.plan = AdaptPlan.read(self.stages.run("extension", extend))
+
+    @property
+    def _supervised_end(self) -> float:
+        """When the supervised stage has to end, by time.monotonic."""
+        return self._deadline(2 if self.plan.updates else 1) - self.plan.seconds["tppo"]
+
     def _supervised(self, part: Path) -> int:
         flags = self.model.training_flags(*self._threads_and_seed())
         flags += [*supervised_flags(self.plan.epochs), "--num_updates", "0"]
-        return self._train(self.stages.path("tasks"), part, [*flags, "--eval_episodes", "1"])
+        further = self.stages.path("extension")
+        tasks = further if (further / TRAIN).exists() else self.stages.path("tasks")
+        return self._train(tasks, part, [*flags, "--eval_episodes", "1"])
 
     def _tppo(self, learned: Path, part: Path) -> int:
         flags = self.model.training_flags(*self._threads_and_seed())

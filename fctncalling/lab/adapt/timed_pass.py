@@ -6,14 +6,15 @@ import gc
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from fctncalling.lab.adapt.adapt_plan import BATCH, ProbeTimes
-from fctncalling.lab.adapt.base_model import BaseModel
+from fctncalling.lab.adapt.adapt_plan import BATCH, PARALLEL_EPISODES, ProbeTimes
+from fctncalling.lab.adapt.base_model import MAX_NEW_TOKENS, BaseModel
 
 WARM_TOKENS, TRAINED_TOKENS, WRITTEN_TOKENS = 16, 128, 8  # what is timed
 TAIL_TOKENS = 100  # that a demonstration has behind the functions, which a step reads once
-ANSWER_TOKENS, BASE_TOKENS = 40, 256  # of one who ends with the calls, and of one who goes on
+ANSWER_TOKENS = 40  # of one who ends with the calls; the base model may go on to MAX_NEW_TOKENS
 
 
 def time_pass(
@@ -32,7 +33,7 @@ def time_pass(
 
     from fctncalling.model_folder import resolve_model_folder
 
-    started, cpu = time.monotonic(), time.process_time()
+    started = time.monotonic()
     torch.set_num_threads(torch_threads)
     folder = str(resolve_model_folder(model.name))
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -42,7 +43,7 @@ def time_pass(
     text = json.dumps([entry.get("function"), entry["question"]])
     numbers = tokenizer(text)["input_ids"][: model.max_episode_tokens - WRITTEN_TOKENS]
     tokens = torch.tensor([numbers], device=device)
-    loaded = time.monotonic()
+    loaded, cpu = time.monotonic(), time.process_time()
 
     def times(read: float, token: float, trained: float) -> ProbeTimes:
         """Return times by the seconds of the prompt, of a written token and of a trained one."""
@@ -51,10 +52,10 @@ def time_pass(
             read + ANSWER_TOKENS * token,
             max(1.0, 2 * (loaded - started)),  # a stage reads tasks and weights, and writes some
             forged_task,
-            (time.process_time() - cpu) / max(time.monotonic() - started, 1e-9),
+            (time.process_time() - cpu) / max(time.monotonic() - loaded, 1e-9),
             model.training_gb,
             model.play_gb,
-            read + BASE_TOKENS * token,
+            read + MAX_NEW_TOKENS * token,
         )
 
     with torch.no_grad():
@@ -66,10 +67,20 @@ def time_pass(
         read = time.monotonic()
         for _ in range(WRITTEN_TOKENS):
             network(tokens[:, -1:], past_key_values=cache, use_cache=True)
-    written = time.monotonic()
+        written = time.monotonic()
+        beside = tokens[:, :1].expand(PARALLEL_EPISODES, 1)
+        for _ in range(WRITTEN_TOKENS):
+            network(beside)
+    side_by_side = time.monotonic()
     trained = tokens[:, :TRAINED_TOKENS]
     network(trained, labels=trained).loss.backward()
-    learned = (time.monotonic() - written) / trained.shape[1]
+    learned = (time.monotonic() - side_by_side) / trained.shape[1]
     del network, cache
     gc.collect()
-    return times(read - warm, (written - read) / WRITTEN_TOKENS, learned)
+    rough = times(read - warm, (written - read) / WRITTEN_TOKENS, learned)
+    among = times(read - warm, (side_by_side - written) / beside.numel() / WRITTEN_TOKENS, learned)
+    return replace(
+        rough,
+        side_by_side=among.answer / rough.answer,
+        base_side_by_side=among.base_answer / rough.base_answer,
+    )

@@ -249,6 +249,13 @@ class TaskSource(ABC):
 
 
 class ForgeFailure(RuntimeError):
+    """A task that cannot be made."""
+
+
+RAN_DRY = 3  # exit code where fewer tasks could be made
+
+
+class NoFurtherTask(ForgeFailure):
     """A category that has no further task to give."""
 
 
@@ -317,7 +324,7 @@ class ForgeRun:
     def tasks(self, jobs: int = 1) -> Iterator[tuple[dict[str, Any], LedgerLine]]:
         """Yield (entry, ledger line) of each task, the same for any number of processes.
 
-        Raises ForgeFailure where a category runs dry.
+        Raises NoFurtherTask where a category runs dry.
         """
         if self._source.notice:
             print(self._source.notice, file=sys.stderr)
@@ -357,7 +364,7 @@ class ForgeRun:
                     entry["id"], attempt, texts, sha, made.difficulty, made.provenance, thrown
                 )
             thrown[fault] += 1
-        raise ForgeFailure(self._source.run_dry(category, index))
+        raise NoFurtherTask(self._source.run_dry(category, index))
 
 
 _drawing: list[ForgeRun] = []  # of a process that draws
