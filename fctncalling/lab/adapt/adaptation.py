@@ -254,8 +254,10 @@ class Adaptation:
         return code or str(model)
 
     def _score(self, name: str, model_in: Callable[[Path], str | int], share: float) -> None:
-        """Score a model within its share of the time left for scoring."""
+        """Score a model within its share of the time left for scoring; the last one within all."""
         seconds = share * max(self._scoring_left, 0.0)
+        if share == 1.0:
+            seconds = max(seconds, self._left - LEAST_MARGIN_S)
 
         def work(part: Path) -> int:
             model, files, drawn = model_in(part), self._requests(), self.stages.folder / "drawn"
@@ -297,6 +299,11 @@ class Adaptation:
         gone = sum(costs[name].wall_seconds for name in SCORES if name in costs)
         return SCORING_SHARE * 60 * self.settings.minutes - gone
 
+    @property
+    def _left(self) -> float:
+        """Seconds that are left of the minutes."""
+        return 60 * self.settings.minutes - self.stages.wall_seconds
+
     def _deadline(self, num_scores: int) -> float:
         """Return when training has to end, by time.monotonic, with scores to come.
 
@@ -306,8 +313,7 @@ class Adaptation:
         slowdown = max(1.0, self.stages.costs["base"].wall_seconds / max(planned["base"], 1.0))
         score = slowdown * planned["score"] / (2 if self.plan.updates else 1)
         after = min(num_scores * score, max(self._scoring_left, 0.0)) + LEAST_MARGIN_S
-        left = 60 * self.settings.minutes - self.stages.wall_seconds - after
-        return time.monotonic() + left
+        return time.monotonic() + self._left - after
 
     def _tell(self, stage: str) -> None:
         cost = self.stages.costs[stage]
