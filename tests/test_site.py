@@ -83,6 +83,16 @@ def test_every_link_inside_the_site_leads_somewhere(page: Path) -> None:
             assert anchor in anchors_of(file), f"{target}: {sorted(anchors_of(file))}"
 
 
+def test_a_cell_has_its_column_s_head_for_narrow_pages(hook: Any) -> None:
+    heads = "<tr><th>flag</th><th style='x'>an <code>N</code></th></tr>"
+    rows = "<tr><td>a</td><td style='x'>b</td></tr><tr><td>c</td><td>d</td></tr>"
+    page = hook.on_page_content(f"<td>x<table>{heads}{rows}</table>")
+    assert re.findall(r'data-head="(.*?)"[^>]*>(\w)', page) == [
+        *(("flag", "a"), ("an N", "b"), ("flag", "c"), ("an N", "d"))
+    ]
+    assert "SUPPRESS" not in "".join(each.read_text("utf-8") for each in PAGES)
+
+
 def test_a_broken_link_would_be_seen() -> None:
     assert "teams-of-agents" in anchors_of(DOCS / "environment.md")
     assert "teams-of-players" not in anchors_of(DOCS / "environment.md")
