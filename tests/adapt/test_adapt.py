@@ -276,7 +276,7 @@ def test_a_probe_takes_a_fifth_at_most_and_too_few_minutes_are_named_at_once(
     assert plan.num_tasks >= 0.8 * LEAST_STEPS * BATCH
 
 
-@pytest.mark.parametrize("at_hand", [None, 500])
+@pytest.mark.parametrize("at_hand", [None, 1500])
 @pytest.mark.parametrize("share", [1.0, 0.4])
 def test_what_scores_leave_over_goes_into_the_supervised_stage(
     share: float, at_hand: int | None
