@@ -112,12 +112,19 @@ def estimate_text(minutes: float, rough: ProbeTimes, probe: tuple[int, int] | No
             f"\n--minutes {minutes:g} is too few for this model on this machine: {least} is the "
             f"least, for {LEAST_STEPS} steps; what fits is done"
         )
-    if rough.cpu_share < BUSY_SHARE:
+    if busy := busy_text(rough.cpu_share):
         line += (
-            f"\nthe machine is busy, and gives {100 * rough.cpu_share:.0f} % of a core: these are "
-            "seconds of the clock, fewer on a free one; minutes left over go into further steps"
+            f"\n{busy}: these are seconds of the clock, fewer on a free one; minutes left over go "
+            "into further steps"
         )
     return line
+
+
+def busy_text(cpu_share: float) -> str:
+    """Return that a machine gives a process less than a core; "" where it does not."""
+    if cpu_share >= BUSY_SHARE:
+        return ""
+    return f"the machine is busy, and gives {100 * cpu_share:.0f} % of a core"
 
 
 @dataclass(frozen=True)

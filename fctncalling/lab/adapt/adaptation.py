@@ -20,6 +20,7 @@ from fctncalling.lab.adapt.adapt_plan import (
     PROBE_TASKS,
     AdaptPlan,
     ProbeTimes,
+    busy_text,
     estimate_text,
     plan_for,
     probe_flags,
@@ -155,11 +156,13 @@ class Adaptation:
         end = time.monotonic() + max(0.0, most - self.stages.wall_seconds)
         probe = self.stages.run("probe", self._probe, deadline=end, grace_s=PROBE_GRACE_S)
         if not (file := probe / "pass.json").exists():
+            cost = self.stages.costs["probe"]
             self.stages.reopen("probe")
+            busy = busy_text(cost.cpu_seconds / max(cost.wall_seconds, 1e-9))
             least = math.ceil(most / 60 / PROBE_SHARE) * 4
             raise AdaptError(
                 f"--minutes {self.settings.minutes:g}: one pass of the model was not through in "
-                f"{most:.0f} s, a fifth of them: pass at least {least}"
+                f"{most:.0f} s, a fifth of them: pass at least {least}{busy and f' ({busy})'}"
             )
         told = json.loads(file.read_text(encoding="utf-8"))
         held_out = told.pop("num_held_out")
