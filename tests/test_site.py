@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from test_documents import GENERATED
+from test_site_in_browser import SEARCHES
 
 import fctncalling
 from fctncalling.algorithms.config import SettingError, TrainConfig
@@ -53,6 +54,11 @@ def anchors_of(page: Path) -> set[str]:
     plain = (re.sub(r"[`*]", "", title) for title in HEADING.findall(prose_of(page)))
     words = (re.sub(r"[^\w\s-]", "", title).strip().lower() for title in plain)
     return {re.sub(r"[-\s]+", "-", title) for title in words}
+
+
+def test_what_readers_search_for_is_on_its_page() -> None:
+    pages = {page: (DOCS / f"{page}.md").read_text("utf-8").lower() for page in SEARCHES.values()}
+    assert [words for words, page in SEARCHES.items() if words.lower() not in pages[page]] == []
 
 
 def test_the_navigation_has_every_page(hook: Any) -> None:
