@@ -135,6 +135,7 @@ def _command(module: Any) -> str:
     rows = [
         f"| {_flag(action)} | {_plain(helped(action)) if action.help else ''} |"
         for action in parser._actions
+        if action.help != argparse.SUPPRESS  # a former name
     ]
     shown = [f"```\n{inspect.cleandoc(example)}\n```\n"] if example else []
     table = "| flag | what it does |\n|---|---|\n" + "\n".join(rows) + "\n" if rows else ""

@@ -1,4 +1,4 @@
-"""Hooks of the site's builder: llms.txt, pages as Markdown too, former addresses, whole flags.
+"""Hooks of the site's builder: llms.txt, Markdown too, former addresses, flags, heads of cells.
 
 llms.txt (llmstxt.org) lists the pages for language models: title, address, first sentence.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,24 @@ MOVED = """<!doctype html><meta charset="utf-8"><title>Moved</title>
 _SENTENCE = re.compile(r"(.+?[.])(?=\s|$)", re.DOTALL)
 _INLINE_CODE = re.compile(r"<code>[^<]*--[^<]*</code>")
 _FLAG = re.compile(r"--[\w-]+")
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+_HEAD = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
+_TAG = re.compile(r"<[^>]+>")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Return a page in which no line breaks behind the dashes of a flag."""
+    """Return a page in which no line breaks behind a flag's dashes, and cells name their column."""
+    html = _TABLE.sub(lambda table: _with_heads(table[0]), html)
     return _INLINE_CODE.sub(
         lambda code: _FLAG.sub(r'<span class="flag">\g<0></span>', code[0]), html
     )
+
+
+def _with_heads(table: str) -> str:
+    """Return a table in which each cell has its column's head, for a telephone's narrow page."""
+    heads = cycle(_TAG.sub("", head).replace('"', "&quot;") for head in _HEAD.findall(table))
+    return re.sub(r"<td\b", lambda _: f'<td data-head="{next(heads)}"', table)
 
 
 def on_post_build(config: Mapping[str, Any]) -> None:

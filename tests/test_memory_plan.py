@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,8 @@ from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.memory_plan import planning, policy_sizes, printed_plan
 from fctncalling.lab.memory_plan.episode_lengths import EpisodeLengths, measure_episode_lengths
-from fctncalling.lab.memory_plan.printed_plan import ProductTimes, RunTime, remedies
+from fctncalling.lab.memory_plan.printed_plan import ProductTimes, RunTime, remedies, time_text
+from fctncalling.progress_bar import duration_text
 from fctncalling.training.load_policy import configure_policy
 from fctncalling.training.run_config import RunConfig
 
@@ -310,6 +312,41 @@ def test_the_time_of_a_run_is_that_of_its_products(
     assert [stage.name for stage in stages] == [*expected]
     for stage in stages:
         assert stage.seconds == pytest.approx(expected[stage.name]), stage.name
+
+
+class BusyTime:
+    """Clocks that a product moves on: one of it by a CPU second, the other by `busy` seconds."""
+
+    def __init__(self, busy: float) -> None:
+        self.busy, self.now = busy, 0.0
+
+    def product(self, *_: Any) -> None:
+        self.now += 1.0
+
+    def process_time(self) -> float:
+        return self.now
+
+    def perf_counter(self) -> float:
+        return self.busy * self.now
+
+
+@pytest.mark.parametrize("busy", [1.0, 6.0])
+def test_on_a_busy_machine_a_plan_counts_cpu_seconds_and_says_the_range(
+    busy: float, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainConfig(model_name_or_path=str(model), critic_hidden=8)
+    sizes, clock = policy_sizes(config, CPU), BusyTime(busy)
+    monkeypatch.setattr(printed_plan, "time", clock)
+    monkeypatch.setattr(printed_plan, "F", SimpleNamespace(linear=clock.product))
+    products = printed_plan.measure_products(config, sizes)
+    assert products.reading == pytest.approx(1 / (sizes.layer.hidden * sizes.layer.inner * 256))
+    assert products.slowdown == busy
+    lengths = EpisodeLengths(300, 0, 200, 350, 10, 200.0, 20.0, 2.0, 12)
+    planned = RunTime(config, sizes, lengths, ProductTimes(1e-6, 1e-4, products.slowdown))
+    told = time_text(planned).splitlines()[0]
+    total = sum(stage.seconds for stage in planned.stages())
+    assert f"about {duration_text(total)} on free cores" in told
+    assert (f"{duration_text(busy * total)} where they stay as busy as now" in told) == (busy > 1)
 
 
 def test_the_command_estimates_the_time_of_each_stage(

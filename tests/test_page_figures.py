@@ -93,6 +93,9 @@ def test_what_readme_and_start_show_of_the_default_run_is_that_of_the_kept_ones(
     assert [*map(int, told.groups())] == [*map(round, counts)]
     for name in ("README.md", "docs/index.md"):
         assert re.findall(r"\*\*([\d.]+) to ([\d.]+) %\*\*", page(name)) == [rates["all"][0]]
+        seconds = {*re.findall(r"(\d+) CPU seconds", page(name))}
+        assert seconds == {f"{run['train_cpu_seconds']:.0f}"}
+        assert "minutes on one core" not in page(name)
     others = {TABLES["main_job"](seed)["all"][0][1] for seed in ("seed2", "seed3")}
     assert others == {"92.1"}
     assert "two other seeds end at 92.1 %" in readme

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from test_documents import GENERATED
+from test_site_in_browser import SEARCHES
 
 import fctncalling
 from fctncalling.algorithms.config import SettingError, TrainConfig
@@ -55,6 +56,11 @@ def anchors_of(page: Path) -> set[str]:
     return {re.sub(r"[-\s]+", "-", title) for title in words}
 
 
+def test_what_readers_search_for_is_on_its_page() -> None:
+    pages = {page: (DOCS / f"{page}.md").read_text("utf-8").lower() for page in SEARCHES.values()}
+    assert [words for words, page in SEARCHES.items() if words.lower() not in pages[page]] == []
+
+
 def test_the_navigation_has_every_page(hook: Any) -> None:
     listed = [page for _, page in hook.pages_of(CONFIG["nav"])]
     assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in PAGES)
@@ -81,6 +87,16 @@ def test_every_link_inside_the_site_leads_somewhere(page: Path) -> None:
         assert file.is_file(), f"{target}: no such file"
         if anchor:
             assert anchor in anchors_of(file), f"{target}: {sorted(anchors_of(file))}"
+
+
+def test_a_cell_has_its_column_s_head_for_narrow_pages(hook: Any) -> None:
+    heads = "<tr><th>flag</th><th style='x'>an <code>N</code></th></tr>"
+    rows = "<tr><td>a</td><td style='x'>b</td></tr><tr><td>c</td><td>d</td></tr>"
+    page = hook.on_page_content(f"<td>x<table>{heads}{rows}</table>")
+    assert re.findall(r'data-head="(.*?)"[^>]*>(\w)', page) == [
+        *(("flag", "a"), ("an N", "b"), ("flag", "c"), ("an N", "d"))
+    ]
+    assert "SUPPRESS" not in "".join(each.read_text("utf-8") for each in PAGES)
 
 
 def test_a_broken_link_would_be_seen() -> None:

@@ -28,6 +28,9 @@ PAGES = sorted(
 )
 DESK = (1280, 800)
 SIZES = (DESK, (390, 844))
+CUT_TABLES = """[...document.querySelectorAll(".md-typeset table")].filter(
+  (table) => table.scrollWidth > table.closest(".md-typeset__scrollwrap").clientWidth + 1
+).map((table) => table.innerText.slice(0, 30))"""
 BROKEN_IMAGES = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
 
 
@@ -106,20 +109,22 @@ def test_every_page_fits_its_window_and_loads_what_it_shows(
     browser: Any, address: str, size: tuple[int, int], scheme: str
 ) -> None:
     watched = Watched(browser, address, size, scheme)
-    too_wide, broken = {}, {}
+    too_wide, broken, cut = {}, {}, {}
     for page in PAGES:
         watched.tab.goto(f"{address}/{page}")
         assert watched.tab.locator("h1").count() == 1, page
         needed = watched.tab.evaluate("document.documentElement.scrollWidth")
         if needed > size[0]:
             too_wide[page] = needed
+        if tables := watched.tab.evaluate(CUT_TABLES):
+            cut[page] = tables
         if images := watched.tab.evaluate(BROKEN_IMAGES):
             broken[page] = images
         if folder := os.environ.get("FCTNCALLING_SCREENSHOTS"):
             name = f"{page.replace('/', '_').removesuffix('.html')}_{size[0]}_{scheme}.png"
             watched.tab.screenshot(path=str(Path(folder) / name))
     watched.tab.close()
-    assert (too_wide, broken, watched.faults) == ({}, {}, [])
+    assert (too_wide, cut, broken, watched.faults) == ({}, {}, {}, [])
 
 
 SEARCHES = {

@@ -56,24 +56,19 @@ class Evaluation:
 
 
 def print_table(
-    before: dict[str, Any],
-    after: dict[str, Any],
-    base: dict[str, Any] | None = None,
-    *,
-    updates: int = 1,
+    before: dict[str, Any], after: dict[str, Any], base: dict[str, Any] | None = None
 ) -> None:
-    """Print a table of success rates by category, before and after reinforcement learning.
+    """Print a table of success rates by category, before and after all updates.
 
-    base: those before a supervised stage, which stand in front. updates: 0 leaves out the rates
-    after reinforcement learning.
+    base: those before a supervised stage. With them the rates stand in order under their "stage".
     """
     from rich.console import Console
     from rich.table import Table
 
     kinds = [kind for kind in (*RATES, *RETURNS) if after.get(kind) is not None]
     sides = {"before": before, "after": after}
-    if base:
-        sides = {"base": base, "after SFT": before} | ({"after RL": after} if updates else {})
+    if base:  # without updates before and after are one
+        sides = {side["stage"]: side for side in (base, before, after)}
     also = " and mean return" if after.get(RETURNS[0]) is not None else ""
     table = Table(title=f"Success on held-out tasks in %{also}, {' -> '.join(sides)}")
     for column in ("category", "tasks", *(kind.replace("_", " ") for kind in kinds)):
@@ -126,12 +121,12 @@ def plot_curve(folder: Path) -> Path | None:
         points = [(line["update"], line[name]) for line in lines if line.get(name) is not None]
         if points:
             axes.plot(*zip(*points, strict=True), style, label=label, markersize=4)
-    xlabel = "update (left of 0: the base model)" if base else "update"
+    xlabel = "update (at 0 supervised, left of it the base model)" if base else "update"
     title = curve_title(folder)
     axes.set(xlabel=xlabel, ylabel="success rate", ylim=(-0.02, 1.02), title=title)
     if base and not lines[-1]["update"]:
         axes.set(xlabel="", xlim=(-1.5, 0.5))
-        axes.set_xticks([-1, 0], ["base model", "after supervised learning"])
+        axes.set_xticks([-1, 0], ["base", "supervised"])
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(folder / "curve.png", dpi=120)

@@ -97,7 +97,10 @@ def run(arguments: argparse.Namespace) -> int:
             "Its critic reads with weights of its own and stays where it is: --init_critic_from "
             f"{checkpoint}"
         )
-    print(next_command("run", "--agent", f"hf:{folders[0]}", "--output", "answers.jsonl"))
+    words = ["--agent", f"hf:{folders[0]}", "--output", "answers.jsonl"]
+    if (style := run_settings(checkpoint).get("prompt_style", "bfcl")) != "bfcl":
+        words += ["--prompt_style", str(style)]
+    print(next_command("run", *words))
     return 0
 
 

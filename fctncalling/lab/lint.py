@@ -47,6 +47,7 @@ from fctncalling.evaluation.accepted_answers import (
     render_calls,
 )
 from fctncalling.lab.doctor.finding import BROKEN, IMPOSSIBLE, SUSPICIOUS, HealthCheck, exit_code
+from fctncalling.lab.forge.forge_run import text_fault
 from fctncalling.lab.own_api.function_choice import function_stems, stems
 from fctncalling.model_folder import missing_model_message
 
@@ -217,7 +218,7 @@ def lint_task(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Hea
         rules = (_agentic_truth,)
     else:
         rules = (_check_docs, _single_turn_truth, _unnamed_functions)
-    for rule in rules:
+    for rule in (_objects_said, *rules):
         for fault in rule(task):
             yield _finding(task, *fault)
 
@@ -280,6 +281,14 @@ def _unnamed_functions(task: Task) -> Found:
         if doc and said.isdisjoint({*function_stems(dataclasses.asdict(doc))} - _OF_ANY):
             told = f"beside values no word of the request says that it means {name}"
             yield suspicious("unnamed_function", told)
+
+
+def _objects_said(task: Task) -> Found:
+    """Where a user text holds an object as a program writes it."""
+    messages = (message for turn in task.question for message in turn)
+    texts = [str(message["content"]) for message in messages if message.get("role") == "user"]
+    if fault := text_fault(texts, [task.ground_truth, task.functions]):
+        yield suspicious("object_said", f"a request {fault}")
 
 
 def _check_docs(task: Task) -> Found:

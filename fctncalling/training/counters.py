@@ -61,6 +61,18 @@ class Counters:
         elif success is not None and success > self.best.get(kind, -1.0):
             self.best = {"update": self.updates, kind: success}
 
+    def evaluations(self) -> dict[str, dict[str, Any]]:
+        """Return the evaluations by name, each with the "stage" of training that it judges.
+
+        "before" and "after" all updates; "base" too, where a supervised stage came before these.
+        """
+        taught = "supervised" if self.sft_steps else "base"
+        named = {
+            "before": {"stage": taught, **self.before},
+            "after": {"stage": "reinforced" if self.updates else taught, **self.latest},
+        }
+        return named | ({"base": {"stage": "base", **self.base}} if self.sft_steps else {})
+
     def loss_of_best(self) -> tuple[str, float, float] | None:
         """Return (kind, newest, best) of a success rate that fell below half of its best."""
         for kind in self.best.keys() - {"update"}:

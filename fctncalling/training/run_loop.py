@@ -132,10 +132,10 @@ def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
     if not run.processes.is_first:
         return
     counters, config, folder = run.counters, run.config, run.log.folder
-    of_stage = ("base", "sft_steps", "sft_tokens", "sft_cpu_seconds") * bool(counters.sft_steps)
+    of_stage = ("sft_steps", "sft_tokens", "sft_cpu_seconds") * bool(counters.sft_steps)
+    evaluations = counters.evaluations()
     figures = {
-        "before": counters.before,
-        "after": counters.latest,
+        **evaluations,
         "seed": config.seed,
         "train_cpu_seconds": counters.train_cpu_seconds,
         "algorithm": config.algorithm_name,
@@ -150,7 +150,7 @@ def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
     }
     write_json(folder / "evaluation.json", figures)
     curve = plot_curve(folder)
-    print_table(counters.before, counters.latest, counters.base, updates=counters.updates)
+    print_table(**evaluations)
     print("\n" + "\n".join(_learned(counters, config)))
     print(
         f"This command ran for {run.wall_seconds:.0f} s, evaluations and start included.\n"

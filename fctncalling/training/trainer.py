@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class TrainingResult(NamedTuple):
     """Result of a training run; success rates are in 0..1, as in evaluation.json."""
 
-    before: dict[str, Any]  # held-out tasks before the first update: "greedy", "sampled", ...
+    before: dict[str, Any]  # held-out tasks before the first update: "stage", "greedy", ...
     after: dict[str, Any]
     updates: int
     episodes: int
@@ -115,10 +115,11 @@ class Trainer:
                 progress.close()
                 run.close()
         counters, folder = run.counters, run.log.folder
+        evaluations = counters.evaluations()
         checkpoint = folder / "checkpoints" / "last"
         return TrainingResult(
-            before=counters.before,
-            after=counters.latest,
+            before=evaluations["before"],
+            after=evaluations["after"],
             updates=counters.updates,
             episodes=counters.episodes,
             folder=folder,

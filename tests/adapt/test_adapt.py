@@ -14,7 +14,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +31,7 @@ from fctncalling.lab.adapt.adapt_plan import (
     estimate_text,
     plan_for,
     probe_that_fits,
+    read_probe_times,
 )
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
 from fctncalling.lab.adapt.adaptation import LATE, Adaptation
@@ -44,7 +44,6 @@ from fctncalling.lab.adapt.task_files import (
     HELD_OUT,
     MULTI_TURN_STEPS,
     SINGLE_TURN_STEPS,
-    TOO_FEW,
     TRAIN,
     coverage_of,
     make_tasks,
@@ -53,7 +52,7 @@ from fctncalling.lab.adapt.task_files import (
     write_entries,
     write_split,
 )
-from fctncalling.lab.forge.own_api.own_forge import OwnApiSource
+from fctncalling.lab.forge.forge_run import RAN_DRY
 
 HEAT = {
     "name": "set_heat",
@@ -268,10 +267,45 @@ def test_a_probe_takes_a_fifth_at_most_and_too_few_minutes_are_named_at_once(
         told = estimate_text(minutes, rough, probe)
         assert (f"{least} is the least" in told) == (minutes < least)
         assert ("no whole probe fits" in told) == (probe is None)
+        assert "is busy" not in told
+        busy = estimate_text(minutes, replace(rough, cpu_share=0.27), probe)
+        assert "gives 27 % of a core" in busy
     spent = rough.probe(*PROBES[-1])
     plan = plan_for(least, rough, num_test=0, tasks_at_hand=None, spent_s=spent)
     assert spent + sum(plan.seconds.values()) <= 60 * least
     assert plan.num_tasks >= 0.8 * LEAST_STEPS * BATCH
+
+
+@pytest.mark.parametrize("at_hand", [None, 1500])
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_what_scores_leave_over_goes_into_the_supervised_stage(
+    share: float, at_hand: int | None
+) -> None:
+    times = replace(TIMES, base_answer=4.0)
+    plan = plan_for(20.0, times, num_test=80, tasks_at_hand=at_hand, spent_s=60.0)
+    guessed = plan.seconds["base"]
+    left = 20 * 60 - 60 - share * guessed - plan.seconds["tasks"] - plan.seconds["score"]
+    longer = plan.extended(left, at_hand and plan.num_train)
+    assert longer.seconds["supervised"] <= left
+    if share == 1.0:
+        assert longer == plan
+    else:
+        assert longer.epochs * longer.num_train > plan.epochs * plan.num_train
+        assert longer.seconds["supervised"] >= 0.7 * left
+    assert longer.extended(10.0, at_hand) == longer  # never a shorter one
+    assert replace(plan, updates=9).extended(left, at_hand).num_tasks == plan.num_tasks
+
+
+def test_answers_side_by_side_are_guessed_by_what_was_timed_until_a_probe_played() -> None:
+    rough = replace(TIMES, base_answer=4.0, side_by_side=0.3, base_side_by_side=0.1)
+    assert rough.score(10, base=True) == pytest.approx(rough.start + 10 * 0.1 * 4.0)
+    plans = [
+        plan_for(10.0, times, num_test=0, tasks_at_hand=None, spent_s=20.0)
+        for times in (rough, replace(TIMES, base_answer=4.0))
+    ]
+    assert plans[0].num_held_out > 2 * plans[1].num_held_out
+    unplayed = read_probe_times(None, StageCost(1.0, 1.0, 1.0), rough, 1)
+    assert (unplayed.side_by_side, unplayed.base_side_by_side) == (0.3, 0.1)
 
 
 class JumpingTime:
@@ -295,7 +329,7 @@ class JumpingTime:
     [
         (0.001, False, "the probe takes about"),
         (9.0, False, "is too few"),
-        (0.0, True, "pass at least 20"),
+        (0.0, True, r"pass at least 20 \(the machine is busy"),
     ],
 )
 def test_slow_probe_ends_with_its_fifth_and_the_plan_is_made_of_what_was_measured(
@@ -518,6 +552,35 @@ def test_time_between_stages_counts(tmp_path: Path) -> None:
     assert again.wall_seconds < first.wall_seconds - 0.35  # the pause was the former command's
 
 
+def test_further_tasks_are_forged_for_minutes_left_over_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    planned_tasks(tmp_path)
+    adaptation = Adaptation(settings_of(tmp_path))
+    adaptation.settings = replace(adaptation.settings, tasks=None)
+    planned = AdaptPlan.read(adaptation.stages.path("plan"))
+    seconds = {**planned.seconds, "supervised": 20.0 + 18 * 20.0}
+    changes = {"demonstration_s": 20.0, "updates": 0, "epochs": 1, "seconds": seconds}
+    adaptation.plan = replace(planned, **changes)
+
+    def forge(_: AdaptSettings, folder: Path, num_tasks: int, num_held_out: int) -> int:
+        write_entries(folder / TRAIN, [task(each) for each in range(num_tasks - num_held_out)])
+        return num_tasks
+
+    monkeypatch.setattr("fctncalling.lab.adapt.adaptation.make_tasks", forge)
+    trained: list[Path] = []
+    monkeypatch.setattr(adaptation, "_train", lambda tasks, *_: trained.append(tasks) or 0)
+    adaptation.stages.run("tasks", adaptation._tasks)
+    adaptation.stages.run("base", lambda _: 0)
+    for _ in range(2):  # as a command that goes on
+        adaptation._extend()
+        assert 50 <= adaptation.plan.num_train <= 60  # of 20 s each; 18 were planned
+    adaptation._supervised(tmp_path)
+    assert trained == [adaptation.stages.path("extension")]
+    assert len(read_task_entries(trained[0] / TRAIN)) == adaptation.plan.num_train
+    assert capfd.readouterr().err.count("minutes are left over") == 1
+
+
 def score_of(adaptation: Adaptation, name: str, *_: Any) -> None:
     adaptation.stages.run(name, lambda _: 0)
 
@@ -642,8 +705,7 @@ def test_small_api_is_asked_for_as_many_tasks_as_it_gives(
     def forge_few(words: Any) -> int:
         count = int(words[words.index("--num_tasks") + 1])
         if count > 50:
-            print("error: no new text; pass a smaller --num_tasks", file=sys.stderr)
-            return 2
+            return RAN_DRY
         Path(words[words.index("--output") + 1]).write_text(
             "".join(json.dumps(task(each)) + "\n" for each in range(count))
         )
@@ -667,9 +729,15 @@ def test_input_error_is_told_once_and_tried_once(tmp_path: Path, capsys: Any) ->
     assert "nosuch" in error
 
 
-def test_forge_says_that_an_api_is_too_small_in_the_words_that_are_waited_for() -> None:
-    told = OwnApiSource.run_dry(SimpleNamespace(max_attempts=9), "multiple", 3)  # type: ignore[arg-type]
-    assert any(words in told for words in TOO_FEW)
+def test_the_forge_has_an_exit_code_of_its_own_where_an_api_gives_fewer_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr("fctncalling.lab.forge.forge_run.digest", lambda _: 0)  # all texts alike
+    file = tmp_path / "api.json"
+    file.write_text(json.dumps([DOOR]))
+    words = ["forge", "--api", str(file), "--category", "multiple", "--num_tasks", "2"]
+    assert main([*words, "--output", str(tmp_path / "tasks.jsonl")]) == RAN_DRY
+    assert "pass a smaller --num_tasks" in capsys.readouterr().err
 
 
 def test_only_tasks_of_several_turns_get_many_steps(tmp_path: Path) -> None:

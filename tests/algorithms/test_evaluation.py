@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -128,15 +129,17 @@ def test_without_updates_a_report_goes_from_the_base_to_the_supervised_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base, taught = Evaluation([], []).as_json(), Evaluation([], []).as_json()
-    base |= {"greedy": 0.0625, "greedy_strict": 0.0625, "num_tasks": 16}
-    taught |= {"greedy": 0.4375, "greedy_strict": 0.4375, "num_tasks": 16}
-    print_table(taught, taught, base, updates=0)
+    base |= {"stage": "base", "greedy": 0.0625, "greedy_strict": 0.0625, "num_tasks": 16}
+    taught |= {"stage": "supervised", "greedy": 0.4375, "greedy_strict": 0.4375, "num_tasks": 16}
+    print_table(taught, taught, base)
     table = capsys.readouterr().out
-    assert "base -> after SFT" in table
-    assert "RL" not in table
+    assert "in %, base -> supervised\n" in re.sub(" *\n", "\n", table)
     assert "6.2 ->  43.8 " in table
     write_json(tmp_path / "evaluation.json", {"before": taught, "after": taught, "base": base})
     assert base_metrics(tmp_path)["eval/greedy_success_rate"] == 0.0625
     evaluation = json.loads((tmp_path / "evaluation.json").read_text("utf-8"))
     run = cast("LoadedRun", SimpleNamespace(evaluation=evaluation, metrics=[]))
-    assert headline(run, {}) == "1 of 16 \N{RIGHTWARDS ARROW} 7 of 16 held-out tasks right"
+    assert headline(run, {}) == (
+        "1 of 16 \N{RIGHTWARDS ARROW} 7 of 16 held-out tasks right, "
+        "base \N{RIGHTWARDS ARROW} supervised"
+    )

@@ -265,15 +265,20 @@ def test_what_cannot_be_checked_is_exit_code_2(
 
 
 @pytest.mark.parametrize("gpu", [False, True])
-def test_the_command_that_comes_next_is_a_short_run_where_there_is_no_gpu(
-    gpu: bool, monkeypatch: pytest.MonkeyPatch
+def test_the_command_that_comes_next_is_a_short_run_with_the_prompt_of_the_example(
+    gpu: bool, sound_model: Path, tasks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
     args = argparse.Namespace(model="my-model", dataset_path=None)
-    settings = parse_settings([*words_to_train(args, ExaminationResult(takes_tools=False))])
+    template = SHAPES["SmolLM2"].tokenizer().chat_template
+    found = examine(ExaminationSettings(str(sound_model), tasks, template, quick=True))
+    settings = parse_settings([*words_to_train(args, found)])
     assert (settings.plan, settings.model_name_or_path) == ("text", "my-model")
     assert (settings.num_updates, settings.sft_tasks) == ((40, None) if gpu else (0, "dataset"))
     assert settings.prompt_style == ("bfcl" if gpu else "compact")
+    prompt = "".join(span.text for span in found.spans)
+    assert ('"parameters":' in prompt) is gpu  # JSON, or signatures
+    assert f"--prompt_style {settings.prompt_style};" in terminal_text("m", found, coloured=False)
     taking = parse_settings([*words_to_train(args, ExaminationResult())])
     assert taking.prompt_style == "bfcl"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -35,9 +36,16 @@ def run_folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("given", [".", "checkpoints", "checkpoints/last"])
-def test_a_run_s_folder_stands_for_its_last_checkpoint(given: str, run_folder: Path) -> None:
+def test_a_run_s_folder_stands_for_its_last_checkpoint(
+    given: str, run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     output = run_folder.parent / "model"
+    style = {} if given == "." else {"prompt_style": "compact"}
+    (run_folder / "config.json").write_text(json.dumps(style))
     assert main(["export", "--checkpoint", str(run_folder / given), "--output", str(output)]) == 0
+    following = capsys.readouterr().out.splitlines()[-1]
+    assert following.startswith("next: fctncalling run ")
+    assert following.endswith(" --prompt_style compact") == bool(style)
     assert (output / "model.safetensors").is_file()
     assert not (output / "tokenizer_old.json").exists()
     assert sorted(path.name for path in run_folder.parent.iterdir()) == ["model", "run"]

@@ -69,6 +69,31 @@ def test_requests_that_name_no_function_and_prompts_beyond_the_context_are_told(
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Send it to <app.Place object at 0x7f2a>.",
+        "Send it to {'city': 'Riga', 'zip': 1010}.",
+        "Send it with the note None.",
+        "Send it to [object Object].",
+        "It weighs NaN kilos.",
+    ],
+)
+def test_a_request_that_says_an_object_as_programs_write_it_is_found(text: str) -> None:
+    asked = replace(TASK, question=[[{"role": "user", "content": text}]])
+    assert rules(asked) == {("suspicious", "object_said")}
+    irrelevant = replace(asked, category="irrelevance", ground_truth=None)
+    assert rules(irrelevant) == {("suspicious", "object_said")}
+
+
+def test_what_people_write_and_values_that_are_named_none_are_not_found() -> None:
+    for text in ("None of them, please.", "Which? None of it!", "Use {a: 1} in f(x).", "Nanette."):
+        assert rules(replace(TASK, question=[[{"role": "user", "content": text}]])) == set()
+    listed = replace(TASK, question=[[{"role": "user", "content": "Set b to None."}]])
+    assert rules(listed) == {("suspicious", "object_said")}
+    assert rules(replace(listed, ground_truth=[{"f": {"a": [1], "b": ["None"]}}])) == set()
+
+
+@pytest.mark.parametrize(
     ("truth", "expected"),
     [
         (

@@ -156,15 +156,21 @@ def test_the_stage_stands_before_reinforcement_learning_in_log_and_report(whole:
     assert evaluation["base"]["greedy"] == written[0]["base/greedy_success_rate"]
     assert evaluation["before"]["greedy"] == written[6]["eval/greedy_success_rate"]
     assert (evaluation["sft_steps"], evaluation["updates"]) == (5, 1)
+    stages = [evaluation[name]["stage"] for name in ("base", "before", "after")]
+    assert stages == ["base", "supervised", "reinforced"]
     assert evaluation["prompt_style"] == "bfcl"
 
 
 def test_the_table_has_three_columns_where_there_was_a_stage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    sides = [{"greedy": rate, "categories": {}, "multi_turn": {"num_tasks": 0}} for rate in (0, 1)]
-    print_table(sides[0], sides[1], base={**sides[0], "greedy": 0.5})
-    assert "50.0 ->   0.0 -> 100.0" in capsys.readouterr().out
+    stages = {"base": 0.5, "supervised": 0.0, "reinforced": 1.0}
+    common: dict[str, Any] = {"categories": {}, "multi_turn": {"num_tasks": 0}}
+    base, *sides = ({"stage": name, "greedy": rate, **common} for name, rate in stages.items())
+    print_table(sides[0], sides[1], base=base)
+    table = capsys.readouterr().out
+    assert "base -> supervised -> reinforced" in " ".join(table.split())
+    assert "50.0 ->   0.0 -> 100.0" in table
     print_table(sides[0], sides[1], base={})
     assert "before -> after" in capsys.readouterr().out
 
@@ -192,6 +198,7 @@ def test_after_ctrl_c_amid_the_stage_its_end_alone_and_the_run_that_follows_are_
     assert main([*command, "--num_updates=0", "--resume"]) == 0
     evaluation = json.loads((run_folder(tmp_path) / "evaluation.json").read_text("utf-8"))
     assert evaluation["before"] == evaluation["after"]
+    assert evaluation["after"]["stage"] == "supervised"
     said = capsys.readouterr().out
     assert "Supervised fine-tuning took 5 steps" in said
     assert "learned from" not in said

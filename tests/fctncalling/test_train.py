@@ -130,6 +130,7 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
         wanted = {"greedy", "sampled", "num_tasks", "categories", "multi_turn"}
         assert evaluation[side].keys() >= wanted
         assert evaluation[side]["greedy_strict"] is None  # this environment has no strict verdict
+        assert evaluation[side]["stage"] == {"before": "base", "after": "reinforced"}[side]
         assert 0 <= evaluation[side]["greedy"] <= 1
         assert evaluation[side]["categories"]["echo"]["num_tasks"] == 4
     assert (folder / "curve.png").stat().st_size > 1000

@@ -252,6 +252,15 @@ def test_a_reward_that_nobody_judged_is_no_success(tmp_path: Path) -> None:
     assert data["notes"] == []
 
 
+def test_tasks_of_one_id_in_two_files_are_no_group(tmp_path: Path) -> None:
+    files = ("held_out.jsonl", "test.jsonl", "held_out.jsonl")
+    lines = [{"id": "multiple_0", "steps": [], "seed": 1, "dataset_path": each} for each in files]
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    groups = [each["group"] for each in data_of(path)["episodes"]]
+    assert groups == [f"{file} multiple_0 seed 1" for file in files]
+
+
 def test_files_of_two_runs_are_not_mixed(tmp_path: Path) -> None:
     run = write_sample_run(tmp_path / "run")
     path = run / "episodes" / "train_000003.jsonl"

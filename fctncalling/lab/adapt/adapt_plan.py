@@ -33,6 +33,8 @@ EPISODES_PER_UPDATE, PARALLEL_EPISODES = 64, 16
 EPISODE_COST = 3.0  # demonstrations that an episode of TPPO costs beside its answer
 SIDE_BY_SIDE = 0.45  # an answer among PARALLEL_EPISODES takes so much of one of the probe's few
 BASE_SIDE_BY_SIDE = 0.85  # of the base model, whose longest answers are waited for
+BUSY_SHARE = 0.8  # of a core: a process that gets less is not alone
+WORTH = 1.1  # times as many tasks are forged anew where minutes are left over, not fewer
 FEWEST_UPDATES, MOST_UPDATES = 5, 200  # with fewer of them TPPO is left out
 LEAST_MARGIN_S = 5.0
 FORGE_GB = 0.33
@@ -51,20 +53,27 @@ class ProbeTimes:
     memory_gb: float  # of training
     play_gb: float = 0.0  # of a model that answers
     base_answer: float = 0.0  # by the base model, which may not know where to end
+    side_by_side: float = SIDE_BY_SIDE  # an answer among PARALLEL_EPISODES, in `answer`
+    base_side_by_side: float = BASE_SIDE_BY_SIDE  # of the base model, in `base_answer`
 
     @property
     def update_episode(self) -> float:
         """An episode of an update, collected and learned: not measured."""
-        return SIDE_BY_SIDE * self.answer + EPISODE_COST * self.demonstration
+        return self.scored + EPISODE_COST * self.demonstration
 
     def score(self, num_tasks: int, *, base: bool = False) -> float:
         """Return the time of a score."""
-        return self.start + num_tasks * (self.base_score if base else SIDE_BY_SIDE * self.answer)
+        return self.start + num_tasks * (self.base_scored if base else self.scored)
 
     @property
-    def base_score(self) -> float:
+    def scored(self) -> float:
+        """An answer among others."""
+        return self.side_by_side * self.answer
+
+    @property
+    def base_scored(self) -> float:
         """An answer of the base model among others."""
-        return BASE_SIDE_BY_SIDE * max(self.base_answer, self.answer)
+        return self.base_side_by_side * max(self.base_answer, self.answer)
 
     def probe(self, num_tasks: int, num_held_out: int) -> float:
         """Return the time of a probe, which plays each held-out task twice before and after."""
@@ -103,7 +112,19 @@ def estimate_text(minutes: float, rough: ProbeTimes, probe: tuple[int, int] | No
             f"\n--minutes {minutes:g} is too few for this model on this machine: {least} is the "
             f"least, for {LEAST_STEPS} steps; what fits is done"
         )
+    if busy := busy_text(rough.cpu_share):
+        line += (
+            f"\n{busy}: these are seconds of the clock, fewer on a free one; minutes left over go "
+            "into further steps"
+        )
     return line
+
+
+def busy_text(cpu_share: float) -> str:
+    """Return that a machine gives a process less than a core; "" where it does not."""
+    if cpu_share >= BUSY_SHARE:
+        return ""
+    return f"the machine is busy, and gives {100 * cpu_share:.0f} % of a core"
 
 
 @dataclass(frozen=True)
@@ -122,6 +143,45 @@ class AdaptPlan:
     spent_s: float = 0.0  # by the probe, before the stages
     scored_share: float = 1.0  # of the requests, about
     num_test: int = 0  # requests of the user's own, by which the gate decides
+    demonstration_s: float = 0.0  # a supervised step's share of one; 0: unknown
+    forged_task_s: float = 0.0
+
+    @property
+    def num_train(self) -> int:
+        """Tasks to learn from."""
+        return self.num_tasks - self.num_held_out
+
+    def extended(self, left: float, tasks_at_hand: int | None) -> AdaptPlan:
+        """Return the plan with the supervised stage that fits into `left` seconds, never a shorter.
+
+        `tasks_at_hand`: those to learn from, which are passed more often; None where further ones
+        can be forged. A plan with TPPO stays as it is.
+        """
+        if self.updates or not self.demonstration_s:
+            return self
+        learned = self.epochs * self.num_train * self.demonstration_s
+        left -= self.seconds["supervised"] - learned
+        if tasks_at_hand is None:
+            at_hand, epochs = self.num_train, self.epochs
+            fitting = left / (self.demonstration_s + self.forged_task_s)
+            num_train = _rounded(min(max(fitting, 1.0), MOST_TASKS))
+        else:
+            num_train = at_hand = tasks_at_hand
+            epochs = min(MOST_EPOCHS, int(left / (tasks_at_hand * self.demonstration_s)))
+        if epochs * num_train < WORTH * self.epochs * at_hand:
+            return self
+        more = epochs * num_train * self.demonstration_s - learned
+        cpu_share = self.cpu_seconds["supervised"] / self.seconds["supervised"]
+        return replace(
+            self,
+            num_tasks=num_train + self.num_held_out,
+            epochs=epochs,
+            seconds={**self.seconds, "supervised": round(self.seconds["supervised"] + more, 1)},
+            cpu_seconds={
+                **self.cpu_seconds,
+                "supervised": round(self.cpu_seconds["supervised"] + more * cpu_share, 1),
+            },
+        )
 
     def text(self) -> str:
         """Return the plan as lines for a terminal."""
@@ -170,7 +230,7 @@ def plan_for(
 ) -> AdaptPlan:
     """Return the plan that keeps to the minutes; `spent_s` of them are gone."""
     total = 60.0 * minutes
-    a_task = times.base_score + SIDE_BY_SIDE * times.answer
+    a_task = times.base_scored + times.scored
     most = SCORE_SHARE * total / max(a_task, 1e-6) - num_test
     num_held_out = _rounded(min(max(most, LEAST_HELD_OUT), MOST_HELD_OUT))
     if tasks_at_hand is not None:
@@ -216,6 +276,8 @@ def plan_for(
         round(spent_s, 1),
         round(num_scored / num_requests, 2),
         num_test,
+        times.demonstration,
+        times.forged_task,
     )
 
 
@@ -270,6 +332,8 @@ def read_probe_times(
         demonstration=sum(settled) / len(settled) / BATCH if steps else rough.demonstration,
         answer=evaluated / answers if evaluated else rough.answer,
         base_answer=by_base / answers if by_base else rough.base_answer,
+        side_by_side=SIDE_BY_SIDE if evaluated else rough.side_by_side,
+        base_side_by_side=BASE_SIDE_BY_SIDE if by_base else rough.base_side_by_side,
         start=max(1.0, start) if is_whole else rough.start,
         cpu_share=cost.cpu_seconds / max(cost.wall_seconds, 1e-9),
         memory_gb=max(cost.peak_memory_gb, rough.memory_gb),  # few have the longest of passes

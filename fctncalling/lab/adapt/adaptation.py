@@ -20,6 +20,7 @@ from fctncalling.lab.adapt.adapt_plan import (
     PROBE_TASKS,
     AdaptPlan,
     ProbeTimes,
+    busy_text,
     estimate_text,
     plan_for,
     probe_flags,
@@ -60,6 +61,7 @@ PROBE_GRACE_S = 5.0  # for a probe that is told to end: nothing of it is kept
 LEAST_PROBE_S = 20.0  # in which a model is at least read, though the minutes be a toy's
 LEAST_SCORE = 0.08  # of the minutes, however late it is: what was trained is judged
 LATE = 1.25  # times its seconds a score may take before it is told to end
+FORGED_SHARE = 0.8  # of what was planned: an API that gave fewer tasks has no others
 SLOWEST_FORGED_S = 0.02  # a task; the probe's few have the start of the forge in their time
 
 
@@ -83,8 +85,8 @@ class Adaptation:
         self.make_plan()
         self.stages.run("tasks", self._tasks)
         self._score("base", lambda _: str(self.settings.model), BASE_SHARE)
-        end = self._deadline(2 if self.plan.updates else 1) - self.plan.seconds["tppo"]
-        supervised = self.stages.run("supervised", self._supervised, deadline=end)
+        self._extend()
+        supervised = self.stages.run("supervised", self._supervised, deadline=self._supervised_end)
         self._tell("supervised")
         learned = self._checkpoint(supervised)
         if learned is None:
@@ -154,11 +156,13 @@ class Adaptation:
         end = time.monotonic() + max(0.0, most - self.stages.wall_seconds)
         probe = self.stages.run("probe", self._probe, deadline=end, grace_s=PROBE_GRACE_S)
         if not (file := probe / "pass.json").exists():
+            cost = self.stages.costs["probe"]
             self.stages.reopen("probe")
+            busy = busy_text(cost.cpu_seconds / max(cost.wall_seconds, 1e-9))
             least = math.ceil(most / 60 / PROBE_SHARE) * 4
             raise AdaptError(
                 f"--minutes {self.settings.minutes:g}: one pass of the model was not through in "
-                f"{most:.0f} s, a fifth of them: pass at least {least}"
+                f"{most:.0f} s, a fifth of them: pass at least {least}{busy and f' ({busy})'}"
             )
         told = json.loads(file.read_text(encoding="utf-8"))
         held_out = told.pop("num_held_out")
@@ -195,10 +199,37 @@ class Adaptation:
         make_tasks(self.settings, part, self.plan.num_tasks, self.plan.num_held_out)
         return 0
 
+    def _extend(self) -> None:
+        """Give minutes that the base score left over to the supervised stage."""
+
+        def extend(part: Path) -> int:
+            at_hand = len(read_task_entries(self.stages.path("tasks") / TRAIN))
+            is_all = self.settings.tasks is not None or at_hand < FORGED_SHARE * self.plan.num_train
+            left = self._supervised_end - time.monotonic()
+            plan = self.plan.extended(left, at_hand if is_all else None)
+            if plan != self.plan and not is_all:
+                make_tasks(self.settings, part, plan.num_tasks, plan.num_held_out)
+                if len(read_task_entries(part / TRAIN)) < at_hand:  # the API has no others
+                    (part / TRAIN).unlink()
+                    plan = self.plan
+            if plan != self.plan:
+                more = f"{plan.num_train} tasks, {plan.epochs} passes"
+                print(f"minutes are left over: the supervised stage has {more}", file=sys.stderr)
+            return plan.write(part)
+
+        self.plan = AdaptPlan.read(self.stages.run("extension", extend))
+
+    @property
+    def _supervised_end(self) -> float:
+        """When the supervised stage has to end, by time.monotonic."""
+        return self._deadline(2 if self.plan.updates else 1) - self.plan.seconds["tppo"]
+
     def _supervised(self, part: Path) -> int:
         flags = self.model.training_flags(*self._threads_and_seed())
         flags += [*supervised_flags(self.plan.epochs), "--num_updates", "0"]
-        return self._train(self.stages.path("tasks"), part, [*flags, "--eval_episodes", "1"])
+        further = self.stages.path("extension")
+        tasks = further if (further / TRAIN).exists() else self.stages.path("tasks")
+        return self._train(tasks, part, [*flags, "--eval_episodes", "1"])
 
     def _tppo(self, learned: Path, part: Path) -> int:
         flags = self.model.training_flags(*self._threads_and_seed())
@@ -226,8 +257,10 @@ class Adaptation:
         return code or str(model)
 
     def _score(self, name: str, model_in: Callable[[Path], str | int], share: float) -> None:
-        """Score a model within its share of the time left for scoring."""
+        """Score a model within its share of the time left for scoring; the last one within all."""
         seconds = share * max(self._scoring_left, 0.0)
+        if share == 1.0:
+            seconds = max(seconds, self._left - LEAST_MARGIN_S)
 
         def work(part: Path) -> int:
             model, files, drawn = model_in(part), self._requests(), self.stages.folder / "drawn"
@@ -269,6 +302,11 @@ class Adaptation:
         gone = sum(costs[name].wall_seconds for name in SCORES if name in costs)
         return SCORING_SHARE * 60 * self.settings.minutes - gone
 
+    @property
+    def _left(self) -> float:
+        """Seconds that are left of the minutes."""
+        return 60 * self.settings.minutes - self.stages.wall_seconds
+
     def _deadline(self, num_scores: int) -> float:
         """Return when training has to end, by time.monotonic, with scores to come.
 
@@ -278,8 +316,7 @@ class Adaptation:
         slowdown = max(1.0, self.stages.costs["base"].wall_seconds / max(planned["base"], 1.0))
         score = slowdown * planned["score"] / (2 if self.plan.updates else 1)
         after = min(num_scores * score, max(self._scoring_left, 0.0)) + LEAST_MARGIN_S
-        left = 60 * self.settings.minutes - self.stages.wall_seconds - after
-        return time.monotonic() + left
+        return time.monotonic() + self._left - after
 
     def _tell(self, stage: str) -> None:
         cost = self.stages.costs[stage]

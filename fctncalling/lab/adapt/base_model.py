@@ -10,6 +10,7 @@ from fctncalling.lab.adapt.adapt_settings import AdaptError
 SMALL = 20_000_000  # parameters, below which a model is a toy with settings of the embedded one
 _PRESETS = ((400e6, "0.1B"), (1.5e9, "0.5B"), (6e9, "4B-lora"), (float("inf"), "8B-lora"))
 LONGEST_EPISODE = 4096
+MAX_NEW_TOKENS = 128  # of an answer, in training and in scores
 PASS_TOKENS = 2560  # of one pass: of many short ones, and of the memory that it takes
 LIBRARIES_GB, PLAY_GB = 0.4, 1.2
 
@@ -56,7 +57,7 @@ class BaseModel:
             "prompt_style": self.prompt_style,
             "torch_threads": torch_threads,
             "seed": seed,
-            "max_new_tokens": 128,
+            "max_new_tokens": MAX_NEW_TOKENS,
             "log_tokens_interval": 0,
             "tensorboard": "false",
         }

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import io
 import json
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from fctncalling.data.json_stream import read_entries
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
+from fctncalling.lab.forge.forge_run import RAN_DRY
 from fctncalling.lab.forge.own_api.coverage import COVERAGE_PAGE, SAID
 from fctncalling.lab.own_api.api_part import require_offered
 from fctncalling.specification.api import SpecificationError
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
 FEWEST_FORGED = 16  # an API that gives fewer is not adapted to
-TOO_FEW = ("pass a smaller --num_tasks",)  # how the forge says that an API gives fewer
 LONG = ("multi_turn", "memory", "web_search")
 MULTI_TURN_STEPS, SINGLE_TURN_STEPS = 20, 4
 
@@ -77,11 +75,10 @@ def _forged(
         for flag in ("scenarios", "kinds", "phrases"):
             if (value := getattr(settings, flag)) is not None:
                 words += [f"--{flag}", str(value)]
-        with contextlib.redirect_stderr(_Heard(sys.stderr)) as heard:
-            code = run_command_in_process(words)
+        code = run_command_in_process(words)
         if file.exists():
             break
-        if num_tasks < FEWEST_FORGED or not any(each in heard.getvalue() for each in TOO_FEW):
+        if num_tasks < FEWEST_FORGED or code != RAN_DRY:
             raise SystemExit(code)
         num_tasks //= 2
         print(f"{num_tasks} tasks are tried instead", file=sys.stderr)
@@ -92,21 +89,6 @@ def _forged(
     texts = {json.dumps(each["question"]) for each in held_out}
     tasks = [each for each in tasks if json.dumps(each["question"]) not in texts]
     return [_without_unsaid(each) for each in tasks], held_out
-
-
-class _Heard(io.StringIO):
-    """Text that is kept and passed on to a stream."""
-
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        self._stream.write(text)
-        return super().write(text)
-
-    def flush(self) -> None:
-        self._stream.flush()
 
 
 def _without_unsaid(task: dict[str, Any]) -> dict[str, Any]:

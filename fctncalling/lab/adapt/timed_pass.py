@@ -6,14 +6,44 @@ import gc
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from fctncalling.lab.adapt.adapt_plan import BATCH, ProbeTimes
-from fctncalling.lab.adapt.base_model import BaseModel
+from fctncalling.lab.adapt.adapt_plan import BATCH, PARALLEL_EPISODES, ProbeTimes
+from fctncalling.lab.adapt.base_model import MAX_NEW_TOKENS, BaseModel
 
 WARM_TOKENS, TRAINED_TOKENS, WRITTEN_TOKENS = 16, 128, 8  # what is timed
 TAIL_TOKENS = 100  # that a demonstration has behind the functions, which a step reads once
-ANSWER_TOKENS, BASE_TOKENS = 40, 256  # of one who ends with the calls, and of one who goes on
+ANSWER_TOKENS = 40  # of one who ends with the calls; the base model may go on to MAX_NEW_TOKENS
+
+
+class PassSeconds(NamedTuple):
+    """Seconds of a pass."""
+
+    read: float  # of a prompt
+    token: float  # written alone
+    beside: float  # written, of so many episodes at once
+    trained: float  # a token
+
+    def probe_times(
+        self, model: BaseModel, start: float, forged_task: float, cpu_share: float
+    ) -> ProbeTimes:
+        """Return rough times of stages that take `start` seconds until their work begins."""
+        alone, among = (
+            [self.read + length * token for length in (ANSWER_TOKENS, MAX_NEW_TOKENS)]
+            for token in (self.token, self.beside)
+        )
+        return ProbeTimes(
+            self.read / BATCH + TAIL_TOKENS * self.trained,
+            alone[0],
+            start,
+            forged_task,
+            cpu_share,
+            model.training_gb,
+            model.play_gb,
+            alone[1],
+            among[0] / alone[0],
+            among[1] / alone[1],
+        )
 
 
 def time_pass(
@@ -32,7 +62,7 @@ def time_pass(
 
     from fctncalling.model_folder import resolve_model_folder
 
-    started, cpu = time.monotonic(), time.process_time()
+    started = time.monotonic()
     torch.set_num_threads(torch_threads)
     folder = str(resolve_model_folder(model.name))
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -42,34 +72,31 @@ def time_pass(
     text = json.dumps([entry.get("function"), entry["question"]])
     numbers = tokenizer(text)["input_ids"][: model.max_episode_tokens - WRITTEN_TOKENS]
     tokens = torch.tensor([numbers], device=device)
-    loaded = time.monotonic()
+    loaded, cpu = time.monotonic(), time.process_time()
+    start = max(1.0, 2 * (loaded - started))  # a stage reads tasks and weights, and writes some
 
-    def times(read: float, token: float, trained: float) -> ProbeTimes:
-        """Return times by the seconds of the prompt, of a written token and of a trained one."""
-        return ProbeTimes(
-            read / BATCH + TAIL_TOKENS * trained,
-            read + ANSWER_TOKENS * token,
-            max(1.0, 2 * (loaded - started)),  # a stage reads tasks and weights, and writes some
-            forged_task,
-            (time.process_time() - cpu) / max(time.monotonic() - started, 1e-9),
-            model.training_gb,
-            model.play_gb,
-            read + BASE_TOKENS * token,
-        )
+    def times(*seconds: float) -> ProbeTimes:
+        share = (time.process_time() - cpu) / max(time.monotonic() - loaded, 1e-9)
+        return PassSeconds(*seconds).probe_times(model, start, forged_task, share)
 
     with torch.no_grad():
         network(tokens[:, :WARM_TOKENS])
         warm = time.monotonic()
         each = (warm - loaded) / WARM_TOKENS
-        keep(times(each * len(numbers), 4 * each, 3 * each))
+        keep(times(each * len(numbers), 4 * each, each, 3 * each))
         cache = network(tokens, use_cache=True).past_key_values
         read = time.monotonic()
         for _ in range(WRITTEN_TOKENS):
             network(tokens[:, -1:], past_key_values=cache, use_cache=True)
-    written = time.monotonic()
+        written = time.monotonic()
+        beside = tokens[:, :1].expand(PARALLEL_EPISODES, 1)
+        for _ in range(WRITTEN_TOKENS):
+            network(beside)
+    side_by_side = time.monotonic()
     trained = tokens[:, :TRAINED_TOKENS]
     network(trained, labels=trained).loss.backward()
-    learned = (time.monotonic() - written) / trained.shape[1]
+    learned = (time.monotonic() - side_by_side) / trained.shape[1]
     del network, cache
     gc.collect()
-    return times(read - warm, (written - read) / WRITTEN_TOKENS, learned)
+    alone, among = (written - read) / WRITTEN_TOKENS, (side_by_side - written) / WRITTEN_TOKENS
+    return times(read - warm, alone, among / PARALLEL_EPISODES, learned)

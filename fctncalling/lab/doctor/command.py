@@ -93,7 +93,7 @@ def words_to_train(args: argparse.Namespace, found: ExaminationResult) -> Iterat
     yield from ("--plan", "--model_name_or_path", args.model)
     yield from ("--dataset_path", tasks) if tasks else ()
     yield from ("--preset", "0.1B-cpu") if is_short else ()
-    yield from ("--prompt_style", "compact") if is_short and not found.takes_tools else ()
+    yield from ("--prompt_style", found.prompt_style) if found.prompt_style != "bfcl" else ()
 
 
 def examined_model(args: argparse.Namespace) -> ExaminationResult:
@@ -212,7 +212,8 @@ def _rendering(found: ExaminationResult, *, coloured: bool) -> Iterator[str]:
     total = sum(each.num_tokens for each in found.spans)
     key = "coloured" if coloured else "between « and »"
     share = f"{trained} of {total} tokens trained ({100 * trained / total:.1f} %), {key}"
-    yield f"The ground truth of {found.task_id} as the policy would have played it; {share}:"
+    played = f"as the policy would have played it, --prompt_style {found.prompt_style}"
+    yield f"The ground truth of {found.task_id} {played}; {share}:"
     yield "".join(_painted(each, coloured=coloured) for each in found.spans)
 
 

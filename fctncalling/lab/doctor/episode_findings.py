@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.algorithms.episodes import EpisodeRecord
@@ -11,7 +11,6 @@ from fctncalling.algorithms.generation.engine_api import RolloutError, ScriptedE
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.data.types import Task
-from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.prompting.prompts import JSON_TYPES
 from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.scripted_policies import DONE, message_end, oracle
@@ -32,7 +31,7 @@ class Span(NamedTuple):
 
 
 def play_ground_truths(
-    tasks: Sequence[Task], template: ChatTemplate, tools: Mapping[str, Any]
+    tasks: Sequence[Task], template: ChatTemplate, make_env: Callable[..., Any]
 ) -> list[EpisodeRecord]:
     """Return the ground truth's episodes of the longest tasks, and of some spread over the rest.
 
@@ -45,9 +44,8 @@ def play_ground_truths(
         return players[task_id].answer("", info)
 
     engine = ScriptedEngine(script, template.encode, message_end(template.ends, chosen))
-    env: Any = FunctionCallingEnv(tasks=chosen, tools=tools)
     ids = [task.id for task in chosen]
-    played = collect([env], engine, template, ids, max_episode_tokens=MAX_TOKENS)
+    played = collect([make_env(tasks=chosen)], engine, template, ids, max_episode_tokens=MAX_TOKENS)
     return [each for each in played if not each.invalid]
 
 
@@ -144,12 +142,12 @@ def ground_truth_findings(
     tasks: Sequence[Task],
     template: ChatTemplate,
     context: int | None,
-    tools: Mapping[str, Any],
+    make_env: Callable[..., Any],
 ) -> tuple[list[HealthCheck], list[EpisodeRecord]]:
     """Return findings on episodes of the ground truth, and those episodes, the clearest first."""
     found = [schema_finding(tasks)]
     try:
-        episodes = play_ground_truths(tasks, template, tools)
+        episodes = play_ground_truths(tasks, template, make_env)
     except (RolloutError, LookupError, ValueError, ImportError) as error:
         line = (str(error).splitlines() or [""])[0]
         return [*found, unchecked("episodes", f"no ground truth could be played: {line}")], []

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fctncalling.algorithms.config import resolve_device
 from fctncalling.algorithms.policy.answer_ends import listed_ends
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.conversations import ConversationLog, holds_conversations, logged_tasks
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
+from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.user_tools import UserTools
 from fctncalling.lab.doctor.episode_findings import Span, ground_truth_findings, spans_by_author
@@ -47,7 +49,7 @@ class ExaminationResult:
     findings: list[HealthCheck] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     task_id: str = ""
-    takes_tools: bool = True  # the chat template
+    prompt_style: str = "bfcl"  # of the episodes, and of the training that comes next
 
 
 def examine(wanted: ExaminationSettings) -> ExaminationResult:
@@ -70,6 +72,11 @@ class _Examination:
     def __init__(self, wanted: ExaminationSettings) -> None:
         self.wanted = wanted
         self.result = ExaminationResult()
+
+    def make_env(self, **more: Any) -> FunctionCallingEnv:
+        """Make an environment of tasks and limits, as training does."""
+        style = self.result.prompt_style
+        return FunctionCallingEnv(tools=self.tools, prompt_style=style, **more)
 
     def findings(self) -> Iterator[HealthCheck]:
         """Yield the findings on files, template, tokenizer and tasks, then on weights."""
@@ -103,6 +110,8 @@ class _Examination:
         if left_out:  # figures would be wrong by it
             yield unchecked("tasks", f"left out: {left_out}")
         self.template = ChatTemplate(tokenizer, wanted.chat_template, listed_ends=listed)
+        if not self.template.takes_tools and resolve_device("auto").type == "cpu":
+            self.result.prompt_style = "compact"  # short prompts, where reading is slow
         yield stop_finding(self.template, listed)
         limits = (getattr(config, "max_position_embeddings", None), wanted.max_episode_tokens)
         self.context = min((limit for limit in limits if limit is not None), default=None)
@@ -113,9 +122,8 @@ class _Examination:
     def _episodes(self) -> Iterator[HealthCheck]:
         """Yield the findings on played ground truths, and keep one of them to look at."""
         self.wanted.on_stage("episodes of the ground truth")
-        played = ground_truth_findings(self.tasks, self.template, self.context, self.tools)
+        played = ground_truth_findings(self.tasks, self.template, self.context, self.make_env)
         yield from played[0]
-        self.result.takes_tools = self.template.takes_tools
         for episode in played[1][:1]:
             self.result.spans = spans_by_author(episode, self.template)
             self.result.task_id = episode.task_id
@@ -153,7 +161,9 @@ class _Examination:
         wanted = self.wanted
         wanted.on_stage("sampling a few short episodes, a minute or more without a GPU")
         try:
-            episodes = sampled_episodes(model, self.template, self.tasks, self.context, self.tools)
+            episodes = sampled_episodes(
+                model, self.template, self.tasks, self.context, self.make_env
+            )
         except (RolloutError, *_LOADING) as error:
             yield fault("engine", f"the rollout cannot sample from the model: {_first_line(error)}")
             return

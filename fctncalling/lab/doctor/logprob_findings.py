@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
 from operator import eq
@@ -22,7 +22,6 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.vllm.client import Completion, VllmClient
 from fctncalling.data.types import Task
-from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.doctor.finding import HealthCheck, fault, sound, unchecked
 from fctncalling.lab.export import require_plain_adapter
 
@@ -39,16 +38,17 @@ def sampled_episodes(
     template: ChatTemplate,
     tasks: Sequence[Task],
     context: int | None,
-    tools: Mapping[str, Any],
+    make_env: Callable[..., Any],
 ) -> list[EpisodeRecord]:
-    """Return a few episodes that the model plays, as in training; RolloutError if it cannot."""
+    """Return a few episodes that the model plays, as in training; RolloutError if it cannot.
+
+    `make_env`: tasks and limits -> an environment.
+    """
     engine = GenerationEngine(
         model, template.stop_ids, max_new_tokens=MAX_NEW_TOKENS, decode=template.decode
     )
     chosen = tasks[:: max(1, len(tasks) // NUM_EPISODES)][:NUM_EPISODES]
-    envs: list[Any] = [
-        FunctionCallingEnv(tasks=chosen, tools=tools, max_steps_per_turn=3) for _ in chosen
-    ]
+    envs = [make_env(tasks=chosen, max_steps_per_turn=3) for _ in chosen]
     ids = [task.id for task in chosen]
     played = collect(envs, engine, template, ids, max_episode_tokens=min(context or 4096, 4096))
     return [each for each in played if each.rows and not each.invalid]

@@ -7,7 +7,8 @@ holds answers and docs; FILE.ledger.jsonl says of every task where it comes from
 with --report, sets the figures of forged and official tasks side by side.
 
 --api SPEC makes tasks of your own functions instead: a Python class, an OpenAPI document, an MCP
-server, tool schemas; FILE.coverage.md says what they ask for.
+server, tool schemas; FILE.coverage.md says what they ask for. Exit code 3 where a category has no
+further task: a smaller --num_tasks works.
 
 example:
   fctncalling forge --num_tasks 20000 --seed 1 --output forged.jsonl
@@ -30,10 +31,12 @@ from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.errors import TaskError
 from fctncalling.lab.forge.bfcl_source import FORGED_CATEGORIES, add_bfcl_arguments, bfcl_run
 from fctncalling.lab.forge.forge_run import (
+    RAN_DRY,
     ForgeFailure,
     ForgeFiles,
     ForgeReport,
     ForgeRun,
+    NoFurtherTask,
     OutputConflict,
     TaskSource,
     write_tasks,
@@ -69,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the tasks; return 0, or 2 with one line if they cannot be made or written."""
+    """Make the tasks; return 0, or 2 or RAN_DRY with one line if they cannot be made."""
     try:
         _require_numbers(args)
         if args.api is not None:
@@ -84,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(shown, indent=2) if args.json else text)
     except (*REFUSALS, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return RAN_DRY if isinstance(error, NoFurtherTask) else 2
     return 0
 
 

@@ -249,6 +249,13 @@ class TaskSource(ABC):
 
 
 class ForgeFailure(RuntimeError):
+    """A task that cannot be made."""
+
+
+RAN_DRY = 3  # exit code where fewer tasks could be made
+
+
+class NoFurtherTask(ForgeFailure):
     """A category that has no further task to give."""
 
 
@@ -264,13 +271,29 @@ def apportion_tasks(num_tasks: int, weights: Mapping[str, float]) -> dict[str, i
 
 
 AT_ONCE = 64  # tasks that a process of several may be ahead
-OBJECT_SAID = "says an object as Python writes it"
-_OBJECT = re.compile(r"\b[A-Z]\w*\(\w+=['\"\d\[{(]|<[\w.]+ object at 0x|\ue010")
+OBJECT_SAID = "says an object as a program writes it"
+_OBJECT = re.compile(
+    r"\b[A-Z]\w*\(\w+=['\"\d\[{(]|<[\w.]+ object at 0x|\[object \w+\]|\{'[^'\n]*': |\ue010"
+)
+_NOTHING = re.compile(r"\b(?:NaN|nan)\b|(?<!^)(?<![.!?] )\bNone\b(?! of\b)", re.MULTILINE)
+"""What programs call nothing, but for the English word at the start of a sentence."""
 
 
-def text_fault(texts: Iterable[str]) -> str | None:
-    """Return why a user text cannot be a person's; None if it can."""
-    return OBJECT_SAID if any(map(_OBJECT.search, texts)) else None
+def text_fault(texts: Iterable[str], values: Any = None) -> str | None:
+    """Return why a user text cannot be a person's; None if it can.
+
+    `values`: of the task; a word such as None is right where it is one of them.
+    """
+    for text in texts:
+        nothing = _NOTHING.search(text)
+        if _OBJECT.search(text) or (nothing and not _is_value(nothing[0], values)):
+            return OBJECT_SAID
+    return None
+
+
+def _is_value(word: str, values: Any) -> bool:
+    written = json.dumps(values, default=str)
+    return f'"{word}"' in written or f"'{word}'" in written
 
 
 REPEATED = "has the user texts of another task of the file"
@@ -301,7 +324,7 @@ class ForgeRun:
     def tasks(self, jobs: int = 1) -> Iterator[tuple[dict[str, Any], LedgerLine]]:
         """Yield (entry, ledger line) of each task, the same for any number of processes.
 
-        Raises ForgeFailure where a category runs dry.
+        Raises NoFurtherTask where a category runs dry.
         """
         if self._source.notice:
             print(self._source.notice, file=sys.stderr)
@@ -330,7 +353,7 @@ class ForgeRun:
             made = self._source.reworded(drawn)
             thrown.update(made.thrown_away)
             texts = digest("\n".join(made.user_texts))
-            fault = text_fault(made.user_texts) or self._source.fault(made)
+            fault = text_fault(made.user_texts, made.entry) or self._source.fault(made)
             fault = REPEATED if texts in self._seen else fault
             if fault is None:
                 self._seen.add(texts)
@@ -341,7 +364,7 @@ class ForgeRun:
                     entry["id"], attempt, texts, sha, made.difficulty, made.provenance, thrown
                 )
             thrown[fault] += 1
-        raise ForgeFailure(self._source.run_dry(category, index))
+        raise NoFurtherTask(self._source.run_dry(category, index))
 
 
 _drawing: list[ForgeRun] = []  # of a process that draws

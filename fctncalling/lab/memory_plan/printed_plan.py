@@ -44,26 +44,36 @@ class StageTime(NamedTuple):
 
 
 class ProductTimes(NamedTuple):
-    """Measured seconds in which one weight is multiplied."""
+    """Measured seconds in which free cores multiply one weight."""
 
     reading: float  # with a token, in a pass over many
     answering: float  # with a token of each episode that is played at once
+    slowdown: float = 1.0  # times these that it took on the clock
 
 
 def measure_products(config: TrainConfig, sizes: PolicySizes) -> ProductTimes:
     """Measure products of the model's widths with --torch_threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(config.torch_threads)
+    started, cpu = time.perf_counter(), time.process_time()
     try:
         reading = _seconds_per_weight(config, sizes, PASS_ROWS) / PASS_ROWS
-        return ProductTimes(reading, _seconds_per_weight(config, sizes, config.n_rollout_threads))
+        answering = _seconds_per_weight(config, sizes, config.n_rollout_threads)
     finally:
         torch.set_num_threads(threads)
+    used = (time.process_time() - cpu) / _num_cores(config)
+    return ProductTimes(reading, answering, max(1.0, (time.perf_counter() - started) / used))
+
+
+def _num_cores(config: TrainConfig) -> int:
+    """Return how many cores the run's threads can have."""
+    cores = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
+    return min(config.torch_threads, len(cores))
 
 
 @torch.inference_mode()
 def _seconds_per_weight(config: TrainConfig, sizes: PolicySizes, num_rows: int) -> float:
-    """Return the time of a product by so many rows, divided by the weights."""
+    """Return the time of a product by so many rows on free cores, divided by the weights."""
     hidden, inner = sizes.layer.hidden, sizes.layer.inner
     dtype = compute_dtype(config, torch.device("cpu"))
     weights = min(sizes.num_weights, MEASURED_WEIGHTS)
@@ -71,11 +81,11 @@ def _seconds_per_weight(config: TrainConfig, sizes: PolicySizes, num_rows: int) 
     matrices = [torch.full((inner, hidden), 0.01, dtype=dtype) for _ in range(number)]
     rows = torch.full((num_rows, hidden), 0.01, dtype=dtype)
     F.linear(rows, matrices[0])  # the first call prepares itself
-    products, spent, started = 0, 0.0, time.perf_counter()
+    products, spent, started = 0, 0.0, time.process_time()
     while spent < MEASURED_S:
         F.linear(rows, matrices[products % number])
         products += 1
-        spent = time.perf_counter() - started
+        spent = (time.process_time() - started) / _num_cores(config)
     return spent / (products * hidden * inner)
 
 
@@ -150,6 +160,7 @@ class RunTime(NamedTuple):
 
 
 LORA_RANK = 16
+BUSY = 1.3  # times as long as on free cores, from which on it is said
 
 
 def remedies(
@@ -250,17 +261,21 @@ def _verdict(plan: MemoryPlan) -> str:
     return f"{needed}, available {size_text(plan.available)}: {outcome}."
 
 
-def time_text(stages: Sequence[StageTime] | None) -> str:
+def time_text(run_time: RunTime | None) -> str:
     """Format the estimated time of a run."""
-    if stages is None:
+    if run_time is None:
         return (
             "Time: not estimated; it is for one process on this machine's CPU, with tasks whose "
             "lengths are known."
         )
-    total = duration_text(sum(stage.seconds for stage in stages))
+    stages, slowdown = run_time.stages(), run_time.products.slowdown
+    total = sum(stage.seconds for stage in stages)
+    duration = f"about {duration_text(total)} on free cores"
+    if slowdown > BUSY:
+        duration += f", {duration_text(slowdown * total)} where they stay as busy as now"
     lines = [
-        f"Time, estimated from matrix products measured just now: about {total}, with answers as",
-        "long as --max_new_tokens allows, after a supervised stage as long as the right ones.",
+        f"Time, estimated from CPU seconds of matrix products: {duration}.",
+        "Answers: as long as --max_new_tokens allows, after a supervised stage as the right ones.",
     ]
     for stage in stages:
         lines.append(f"  {stage.name:22} {duration_text(stage.seconds):>9}  {stage.basis}")
@@ -277,21 +292,23 @@ def print_plan(config: TrainConfig, run_config: RunConfig, roles: Sequence[str] 
     plan_of = partial(make_plan, roles=roles, lengths=lengths, memory=memory)
     plan = plan_of(config)
     plan = plan._replace(remedies=remedies(plan, config, plan_of))
-    stages = _stage_times(config, run_config, plan, lengths)
+    run_time = _run_time(config, run_config, plan, lengths)
     if run_config.plan == "json":
-        seconds = stages and {stage.name: round(stage.seconds, 1) for stage in stages}
-        announce(json.dumps({**plan.as_json(), "seconds": seconds}, indent=2))
+        seconds = run_time and {each.name: round(each.seconds, 1) for each in run_time.stages()}
+        slowdown = run_time and round(run_time.products.slowdown, 2)
+        times = {"seconds": seconds, "slowdown_now": slowdown}
+        announce(json.dumps({**plan.as_json(), **times}, indent=2))
     else:
-        announce(plan_text(plan), time_text(stages))
+        announce(plan_text(plan), time_text(run_time))
     return 0 if plan.fits else 1
 
 
-def _stage_times(
+def _run_time(
     config: TrainConfig, run_config: RunConfig, plan: MemoryPlan, lengths: EpisodeLengths | None
-) -> tuple[StageTime, ...] | None:
-    """Return the estimated times of a run's stages; None if unknown."""
+) -> RunTime | None:
+    """Return the estimated time of a run; None if unknown."""
     elsewhere = config.rollout_engine != "local" or run_config.num_rollout_workers
     elsewhere = elsewhere or plan.device != "cpu" or int(os.environ.get("WORLD_SIZE", "1")) > 1
     if elsewhere or lengths is None or lengths.num_demonstrations is None:
         return None
-    return RunTime(config, plan.sizes, lengths, measure_products(config, plan.sizes)).stages()
+    return RunTime(config, plan.sizes, lengths, measure_products(config, plan.sizes))

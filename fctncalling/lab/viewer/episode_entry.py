@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from operator import eq
+from pathlib import Path
 from typing import Any
 
 from fctncalling.checkers.multi_turn import state_differences, turn_fault
@@ -30,6 +31,7 @@ def episode_entry(record: Record, run: LoadedRun) -> Record:
     error_type = record.get("error_type") or verdict.get("error_type")
     if error_type is None and record.get("cut"):
         error_type = "cut"
+    file = Path(str(record.get("dataset_path") or "")).name  # others may have tasks of this id
     earned = record.get("return", record.get("progress", float(bool(success))))
     return {
         "id": f"{run.episodes_file.name.split('.')[0]}:{record['line']}",
@@ -50,7 +52,7 @@ def episode_entry(record: Record, run: LoadedRun) -> Record:
         "message": _count_from_one(str(verdict.get("message", ""))),
         "per_turn": per_turn,
         "first_failing_turn": per_turn.index(False) if False in per_turn else None,
-        "group": f"{task} seed {record.get('seed')}",
+        "group": f"{file} {task} seed {record.get('seed')}".lstrip(),
         "seed": record.get("seed"),
         "opening": record.get("messages") or [],
         "questions": [],

@@ -36,9 +36,11 @@ def count_outcome(tally: Tally, entry: Record) -> None:
 def headline(run: LoadedRun, tally: Tally) -> str:
     """Return the result of a run in one sentence: of held-out tasks, else of its episodes."""
     first = "base" if run.evaluation.get("base") else "before"  # base: before a supervised stage
-    solved = [_solved(run.evaluation.get(name)) for name in (first, "after")]
-    if all(solved):
-        return f"{ARROW.join(solved)} held-out tasks right"
+    judged = [run.evaluation.get(name) for name in (first, "after")]
+    if all(solved := [_solved(each) for each in judged]):
+        stages = [str(each.get("stage", "")) for each in judged if isinstance(each, dict)]
+        named = f", {ARROW.join(stages)}" if all(stages) and len({*stages}) > 1 else ""
+        return f"{ARROW.join(solved)} held-out tasks right{named}"
     rates = [line[_GREEDY] for line in run.metrics if _is_share(line.get(_GREEDY))]
     if rates:
         ends = " \N{RIGHTWARDS ARROW} ".join(

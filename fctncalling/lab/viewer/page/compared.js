@@ -32,18 +32,20 @@ function rateCell(count, name, first) {
   return el("span", {}, bar(count[name], count[of]), " ", Math.abs(points) < 0.05 ? "" : el("span", { class: points > 0 ? "good" : "bad" }, `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)}`));
 }
 
+const runColour = (hue) => `light-dark(hsl(${hue} 70% 42%), hsl(${hue} 75% 68%))`;
+
 // Success of all runs over their updates, on one scale.
 function comparedCurves(curves, letters) {
-  const drawn = curves.map((points, index) => ({ points, letter: letters[index], colour: `hsl(${(215 + 137 * index) % 360} 70% 48%)` })).filter(({ points }) => points.length > 1);
+  const drawn = curves.map((points, index) => ({ points, letter: letters[index], colour: runColour((215 + 137 * index) % 360) })).filter(({ points }) => points.length > 1);
   if (!drawn.length) return null;
-  WIDTH = curveWidth();
+  WIDTH = Math.max(280, Math.min(1200, document.getElementById("main").clientWidth) - 96);
   const last = drawn.reduce((most, { points }) => Math.max(most, points[points.length - 1][0]), 1);
   const x = (update) => EDGE.left + (WIDTH - EDGE.left - EDGE.right) * (update / last);
   const y = (share) => HEIGHT - EDGE.bottom - (HEIGHT - EDGE.top - EDGE.bottom) * share;
-  const lines = drawn.map(({ points, letter, colour }) => svg("polyline", { points: points.map(([update, share]) => `${x(update).toFixed(1)},${y(share).toFixed(1)}`).join(" "), "data-run": letter, fill: "none", stroke: colour, "stroke-width": 2 }));
+  const lines = drawn.map(({ points, letter, colour }) => svg("polyline", { points: points.map(([update, share]) => `${x(update).toFixed(1)},${y(share).toFixed(1)}`).join(" "), "data-run": letter, fill: "none", stroke: colour, "stroke-width": 2, "vector-effect": "non-scaling-stroke" }));
   return el("section", { class: "card", id: "compared-curves" }, el("h2", {}, "Success over updates"),
     el("figure", { class: "curve" },
-      svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", style: "cursor: default", "aria-label": `share of each update's episodes that succeed, of ${drawn.length} runs` },
+      svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", style: "cursor: default", "aria-label": `share of each update's episodes that succeed, of ${drawn.length} runs` },
         gridLines(0, 1, x, y, last), lines, svg("text", { x: x(last), y: HEIGHT - 7, "text-anchor": "end" }, `update ${last}`)),
       el("figcaption", {}, drawn.map(({ letter, colour }) => el("span", { class: "key" }, el("i", { style: `border-color: ${colour}` }), letter)), el("span", {}, "share of each update's episodes that succeed"))));
 }

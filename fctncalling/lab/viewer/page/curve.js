@@ -42,7 +42,8 @@ function steps(numbers, x, y) {
 }
 
 function gridLines(low, high, x, y, count) {
-  const marks = low < 0 && high > 0 ? [low, 0, high] : [low, (low + high) / 2, high];
+  const apart = (value) => value === 0 || Math.abs(y(value) - y(0)) > 14; // labels would overlap
+  const marks = low < 0 && high > 0 ? [low, 0, high].filter(apart) : [low, (low + high) / 2, high];
   return marks.map((value) => [
     svg("line", { x1: EDGE.left, x2: x(count), y1: y(value), y2: y(value), stroke: "var(--line)", "vector-effect": "non-scaling-stroke" }),
     svg("text", { x: EDGE.left - 6, y: y(value) + 4, "text-anchor": "end" }, number(value, 2)),

@@ -126,7 +126,7 @@ function spark(name, points) {
   const values = points.map((each) => each[1]);
   const [low, high] = rangeOf(values), span = high - low || 1, updates = points[points.length - 1][0] - points[0][0] || 1;
   const drawn = points.map(([update, value]) => `${(200 * (update - points[0][0]) / updates).toFixed(1)},${(40 - 36 * (value - low) / span).toFixed(1)}`).join(" ");
-  return el("div", { class: "card", "data-metric": name }, el("h3", {}, name), el("span", { class: "soft" }, `${number(values[0])} → ${number(values[values.length - 1])}`),
+  return el("div", { class: "card", "data-metric": name }, el("h3", {}, path(name)), el("span", { class: "soft" }, `${number(values[0])} → ${number(values[values.length - 1])}`),
     svg("svg", { class: "spark", viewBox: "0 0 200 44", preserveAspectRatio: "none", role: "img", "aria-label": `${name} from ${number(values[0])} to ${number(values[values.length - 1])}` },
       svg("polyline", { points: drawn, fill: "none", stroke: "var(--accent)", "stroke-width": 2, "vector-effect": "non-scaling-stroke" })));
 }
