@@ -226,6 +226,7 @@ class Runner:
     ) -> dict[str, Any]:
         """Return the line of a played episode, for the output; `more` precedes the answer."""
         steps, episode = played.episode.steps, played.episode
+        line: dict[str, Any]
         line = {"category": item.category, "id": item.task.id, "handler": item.handler}
         line |= ({"sample": item.sample} if self._args.num_samples > 1 else {}) | more
         line |= {"dataset_path": item.dataset_path} if item.dataset_path else {}

@@ -255,12 +255,12 @@ def measure_truth(
         origins = {f"{index}/{n}": states[index].snapshot for n, index in enumerate(jobs)}
         tell = _tell_tenths(len(jobs), progress)
         episodes, _ = player.play(origins, settings.seed + 1000 * number, on_episode=tell)
-        for index, episode in zip(jobs, episodes, strict=True):
-            if not episode.invalid:
-                states[index].returns.append(discounted_return(episode, settings.discount))
-                first_rows.setdefault(index, episode.rows[0])
+        for index, branch in zip(jobs, episodes, strict=True):
+            if not branch.invalid:
+                states[index].returns.append(discounted_return(branch, settings.discount))
+                first_rows.setdefault(index, branch.rows[0])
             truth.num_branches += 1
-            truth.num_branch_steps += episode.num_steps
+            truth.num_branch_steps += branch.num_steps
         if any(not states[index].returns for index in wanted):
             fault = "every branch of a state is invalid: its tools cannot be copied"
             raise UngradableRunError(fault)
