@@ -19,9 +19,10 @@ DOCS = Path(__file__).parent
 PAGES = [*sorted((DOCS / "evidence").glob("*.md")), DOCS / "scaling.md"]
 ROOT = DOCS.parent
 KEPT = ROOT / "results/kept"
-sys.path[:0] = [str(DOCS), str(ROOT / "benchmarks/jobs"), str(ROOT / "benchmarks")]
+sys.path[:0] = [str(DOCS), *(str(ROOT / "benchmarks" / part) for part in ("jobs", "court", ""))]
 
 import grades  # noqa: E402 - those of benchmarks/jobs
+import report as court  # noqa: E402 - that of benchmarks/court
 import speedrun  # noqa: E402
 from measured_tables import TABLES as MEASURED  # noqa: E402
 from measured_tables import markdown_table  # noqa: E402
@@ -178,6 +179,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "team": team_table,
     "forged": forged_table,
     "forged_turns": forged_turns_table,
+    "court": lambda: court.report(court.read_runs(KEPT / "court/runs.jsonl")),
     "grades": lambda: "\n".join(grades.table(grades.read(grades.KEPT))),
     "speedrun": lambda: speedrun.table(speedrun.read_runs(speedrun.KEPT)),
 }

@@ -74,19 +74,17 @@ def is_out(runs: Sequence[Run], tasks: str, arm: str) -> bool:
 
 
 def report(runs: Sequence[Run]) -> str:
-    """Format a table for each task set, with a line for each arm."""
-    parts = []
+    """Format a table with a line for each arm of each task set."""
+    lines = list(HEAD)
     for tasks in dict.fromkeys(run.tasks for run in runs):
         base = judged(runs, tasks, BASE)
-        parts += [f"{tasks}:", "", *HEAD]
-        parts += [arm_line(runs, tasks, name, base) for name in ARMS if judged(runs, tasks, name)]
-        parts.append("")
-    return "\n".join(parts)
+        lines += [arm_line(runs, tasks, name, base) for name in ARMS if judged(runs, tasks, name)]
+    return "\n".join(lines)
 
 
 HEAD = (
-    f"| arm | rate | seeds | area | end | area less {BASE}'s | p | ruined | steps | CPU s |",
-    "|---|---|---|---|---|---|---|---|---|---|",
+    f"| tasks | arm | rate | seeds | area | end | area less {BASE}'s | p | ruined | steps | CPU s |",
+    "|---|---|---|---|---|---|---|---|---|---|---|",
 )
 
 
@@ -100,7 +98,7 @@ def arm_line(runs: Sequence[Run], tasks: str, arm: str, base: dict[int, Run]) ->
         gain = f"{100 * gained:+.1f}"
         p = f"{chance(own, base):.3f}"
     return (
-        f"| {arm} | {arm_runs[0].lr:g} | {len(arm_runs)} | "
+        f"| {tasks} | {arm} | {arm_runs[0].lr:g} | {len(arm_runs)} | "
         f"{100 * fmean(r.area for r in arm_runs):.1f} | "
         f"{100 * fmean(r.greedy for r in arm_runs):.1f} | {gain} | {p} | "
         f"{sum(r.is_ruined for r in arm_runs)} | {fmean(r.steps for r in arm_runs):,.0f} | "
