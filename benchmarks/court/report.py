@@ -83,7 +83,7 @@ def report(runs: Sequence[Run]) -> str:
 
 
 HEAD = (
-    f"| tasks | arm | rate | seeds | area | end | area less {BASE}'s | p | ruined | steps | CPU s |",
+    f"| tasks | arm | rate | seeds | area | end | less {BASE}'s | p | ruined | steps | CPU s |",
     "|---|---|---|---|---|---|---|---|---|---|---|",
 )
 
