@@ -448,8 +448,9 @@ class TextEnvironment:
             if self._limit is not None:
                 ids = ids[: max(0, self._limit - len(history.ids))]
             self._append(history, ids, system=True)
-            for token in ids if self.on_token is not None else ():
-                self.on_token(self._first + (history.slot or 0), token, None)
+            if self.on_token is not None:
+                for token in ids:
+                    self.on_token(self._first + (history.slot or 0), token, None)
 
     def _result_or_none(self, block: CallBlock) -> str | None:
         """Return a call's result, None where infrastructure failed."""
