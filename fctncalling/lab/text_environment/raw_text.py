@@ -103,6 +103,14 @@ class RawTextTemplate(ChatTemplate):
                 return joined[len(head) :]
         return ids
 
+    def spell(self, ids: Sequence[int]) -> str:
+        """Decode ids with special tokens spelled out, past the tokenizer's slow wrapper."""
+        backend: Any = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            return super().spell(ids)
+        text: str = backend.decode(list(ids), skip_special_tokens=False)
+        return text
+
     def decode_suffix(self, ids: Sequence[int], start: int) -> str:
         """Decode `ids[start:]` in context: the whole text less its start."""
         return self.spell(ids)[len(self.spell(ids[:start])) :]
