@@ -372,7 +372,7 @@ def answers_hash(answers: Iterable[MadeAnswer]) -> str:
 
 def pack_bits(bits: Sequence[bool]) -> str:
     """Return bits as text, eight a byte, the first the lowest."""
-    return base64.b64encode(np.packbits(np.array(bits, bool), bitorder="little")).decode()
+    return base64.b64encode(np.packbits(np.array(bits, bool), bitorder="little").tobytes()).decode()
 
 
 def unpack_bits(text: str, count: int) -> list[bool]:
