@@ -243,8 +243,8 @@ def measure_truth(
     # The policy reads the whole history, so only equal histories have one value by right; the
     # state-matched estimator assumes that equal tool states are alike.
     nodes: dict[_Key, _State] = {}
-    for episode, step, key in _keys(truth):
-        nodes.setdefault(key, _State(truth.snapshots[episode][step]))
+    for place, step, key in _keys(truth):
+        nodes.setdefault(key, _State(truth.snapshots[place][step]))
     truth.num_states = len(nodes)
     first_rows: dict[int, Any] = {}
     number, states = 0, list(nodes.values())
