@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from fctncalling.algorithms.config.template_kwargs import parse_template_kwargs
 from fctncalling.cli.run.output_file import OutputFile, require_new_output
 from fctncalling.cli.run.planned_tasks import RunTasks
-from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.jsonl_records import InputError, Record, with_progress_bar
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.data.paths import is_stream
@@ -226,14 +226,14 @@ class Runner:
     ) -> dict[str, Any]:
         """Return the line of a played episode, for the output; `more` precedes the answer."""
         steps, episode = played.episode.steps, played.episode
-        line: dict[str, Any]
-        line = {"category": item.category, "id": item.task.id, "handler": item.handler}
+        task = item.task
+        line: Record = {"category": item.category, "id": task.id, "handler": item.handler}
         line |= ({"sample": item.sample} if self._args.num_samples > 1 else {}) | more
         line |= {"dataset_path": item.dataset_path} if item.dataset_path else {}
-        line["ground_truth"] = item.task.ground_truth
+        line["ground_truth"] = task.ground_truth
         if episode.invalid:
             return {**line, "response": None, **episode_json(played)}
-        response = episode_response(item.task, steps)
+        response = episode_response(task, steps)
         if played.failure:
             response = f"{INFERENCE_ERROR}{played.failure}"
         elif self.form != "prompting" and item.handler != "tool_calls":  # the model's own form
@@ -242,9 +242,9 @@ class Runner:
         verdict = episode.verdict
         if verdict is None:  # cut by a budget: what there is, is judged as `score` will judge it
             judged_form = "prompting" if self.form == "prompting" else "tool_call"
-            classes = self._tools.classes_for((item.task,), "tasks")
-            verdict = judge(item.task, response, judged_form, extra_tools=dict(classes))
-        verdicts = verdict_fields(item.task, steps, verdict)
+            classes = self._tools.classes_for((task,), "tasks")
+            verdict = judge(task, response, judged_form, extra_tools=dict(classes))
+        verdicts = verdict_fields(task, steps, verdict)
         if played.failure:
             # BFCL judges the error text as the answer: a failure everywhere but where no call is
             # expected. The strict verdict fails it there, too.

@@ -208,9 +208,9 @@ def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
             if variant in sensitivity:
                 cells[variant] = str(Score(sensitivity[variant]["accuracy"], 0))
         for name, columns in _COLUMNS.items():
-            delta = sensitivity.get("accuracy_max_delta", -1)
-            place = delta if name == FORMAT_SENSITIVITY else means[name].accuracy
-            tables[name].append((place, [cells.get(cell, NOT_SHOWN) for cell in columns.values()]))
+            delta = float(sensitivity.get("accuracy_max_delta", -1))
+            order = delta if name == FORMAT_SENSITIVITY else means[name].accuracy
+            tables[name].append((order, [cells.get(cell, NOT_SHOWN) for cell in columns.values()]))
     for name, rows in tables.items():
         ordered = [row for _, row in sorted(rows, key=lambda pair: pair[0], reverse=True)]
         lines = [["Rank", *_COLUMNS[name]]]
