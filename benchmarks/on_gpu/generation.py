@@ -25,7 +25,7 @@ def filled_engine(machine: Machine, policy: Any, batch: int, context: int, steps
     with torch.inference_mode():
         for slot in range(batch):
             engine.begin_sequence(slot, slot)
-            decoder.append_states(slot, states)
+            decoder.cache.append_states(slot, states)
     return engine
 
 

@@ -20,7 +20,7 @@ def scripted_engine(machine: Machine, policy: Any, template: Any, tasks: dict[st
 
     scripts: dict[int, deque[int]] = {}
     players: dict[int, ScriptedPlayer] = {}
-    sampled, end = engine_module._sampled, next(iter(template.stop_ids))
+    sampled, end = engine_module._sample, next(iter(template.stop_ids))
 
     class ScriptedSampling(engine_module.GenerationEngine):
         passes = 0
@@ -39,7 +39,7 @@ def scripted_engine(machine: Machine, policy: Any, template: Any, tasks: dict[st
             found = sampled(rows, logits)
             said = [scripts[slot.number].popleft() if slot else 0 for slot in rows]
             found = found._replace(tokens=torch.tensor(said, device=logits.device))
-            engine_module._sampled = lambda *_: found
+            engine_module._sample = lambda *_: found
             super()._sample(rows, logits)
             self._watch()
 
@@ -92,13 +92,13 @@ def whole_round(machine: Machine) -> Figures:
     make_env = lambda: FunctionCallingEnv(tasks=tasks)  # noqa: E731
     rollout = LocalRollout(config, policy, template, make_env, make_engine=make_engine)
     ids = tuple(task.id for task in tasks for _ in range(group))
-    original = engine_module._sampled
+    original = engine_module._sample
     try:
         started = time.perf_counter()
         played = rollout.play(RolloutRound(ids, 0, 1.0, 0, group), Interruption())
         spent = time.perf_counter() - started
     finally:
-        engine_module._sampled = original
+        engine_module._sample = original
         rollout.close()
     yield {
         "what": f"round of {len(ids)} multi-turn episodes, answers scripted",

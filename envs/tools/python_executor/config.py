@@ -127,8 +127,11 @@ def _check_value(name: str, value: Any, where: str, key: str = "") -> None:
         right = right or (value is None and name in _OPTIONAL)
         expected = f"a whole number from 1 to {_LARGEST[name]}"
     elif name in _LISTS:
-        right = isinstance(value, Collection) and not isinstance(value, str | Mapping)
-        right = right and all(isinstance(item, str) for item in value)
+        right = (
+            isinstance(value, Collection)
+            and not isinstance(value, str | Mapping)
+            and all(isinstance(item, str) for item in value)
+        )
         expected = "a list of names"
     elif name == "description":
         right, expected = isinstance(value, str), "a text"
