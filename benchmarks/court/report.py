@@ -83,8 +83,8 @@ def report(runs: Sequence[Run]) -> str:
 
 
 HEAD = (
-    f"| tasks | arm | rate | seeds | area | end | less {BASE}'s | p | ruined | steps | CPU s |",
-    "|---|---|---|---|---|---|---|---|---|---|---|",
+    f"| tasks | arm | rate | seeds | area | end | less {BASE}'s | p | ruined | CPU s |",
+    "|---|---|---|---|---|---|---|---|---|---|",
 )
 
 
@@ -101,8 +101,7 @@ def arm_line(runs: Sequence[Run], tasks: str, arm: str, base: dict[int, Run]) ->
         f"| {tasks} | {arm} | {arm_runs[0].lr:g} | {len(arm_runs)} | "
         f"{100 * fmean(r.area for r in arm_runs):.1f} | "
         f"{100 * fmean(r.greedy for r in arm_runs):.1f} | {gain} | {p} | "
-        f"{sum(r.is_ruined for r in arm_runs)} | {fmean(r.steps for r in arm_runs):,.0f} | "
-        f"{fmean(r.cpu_seconds for r in arm_runs):.0f} |"
+        f"{sum(r.is_ruined for r in arm_runs)} | {fmean(r.cpu_seconds for r in arm_runs):.0f} |"
     )
 
 
