@@ -166,7 +166,7 @@ def test_help_begins_with_the_basic_flags_and_groups_the_others() -> None:
     assert {"losses", "critic", "optimiser", "environments and tools"} <= set(titles)
     assert text.index("--lr X") < text.index("--gamma X")
     assert "VALUE\n" not in text
-    assert "--critic {head,lora,full,places}" in text
+    assert "--critic {head,lora,full}" in text
     assert "hermes_text" in text  # the handlers are named
 
 

@@ -16,7 +16,7 @@ import pytest
 from evaluate_fctncalling import main
 from fctncalling.data import paths
 from fctncalling.data.bfcl import TaskError, load_tasks
-from fctncalling.lab import import_bfcl, wheel_download
+from fctncalling.lab import import_bfcl
 from fctncalling.lab.import_bfcl import module_constants_json
 from fctncalling.model_folder import ImportFailure
 
@@ -68,7 +68,7 @@ def test_pip_is_asked_for_the_wheel_alone_and_builds_nothing(
         commands.append(command)
         return subprocess.CompletedProcess(command, 1, "", "ERROR: no matching distribution")
 
-    monkeypatch.setattr(wheel_download.subprocess, "run", pip)
+    monkeypatch.setattr(import_bfcl.subprocess, "run", pip)
     assert main(["import-bfcl", "--data_dir", str(tmp_path / "data")]) == 2
     assert "no matching distribution" in capsys.readouterr().err
     assert {"--only-binary=:all:", "--no-deps"} <= set(commands[0])

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evaluate_fctncalling import main
 from fctncalling.cli.train import main as train
-from fctncalling.lab import import_model, wheel_download
+from fctncalling.lab import import_bfcl, import_model
 from fctncalling.lab.import_model import MODELS, write_model_folder
 from fctncalling.model_folder import ImportFailure, resolve_model_folder
 
@@ -103,7 +103,7 @@ def test_an_interrupted_download_leaves_nothing(
             raise KeyboardInterrupt
         return subprocess.CompletedProcess(command, 1, "", "ERROR: the connection broke\n")
 
-    monkeypatch.setattr(wheel_download.subprocess, "run", pip)
+    monkeypatch.setattr(import_bfcl.subprocess, "run", pip)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     output = tmp_path / "model"
     wanted = 130 if ending == "Ctrl-C" else 2

@@ -24,6 +24,7 @@ from fctncalling.algorithms.vllm.engine import VllmEngine
 from fctncalling.algorithms.vllm.servers import VllmServers
 from fctncalling.algorithms.vllm.weights import PublishedAdapters
 from fctncalling.cli.train import main, parse_settings
+from fctncalling.training.run_config import RunConfig
 
 END = 2  # <|im_end|>, where a turn of the tiny tokenizer ends
 
@@ -346,8 +347,9 @@ def test_log_probabilities_of_another_temperature_are_refused(
 
 def test_addresses_may_be_parted_by_blanks_or_given_one_by_one() -> None:
     words = ["--vllm_url", "http://a:1", "http://b:2", "--vllm_url", "http://c:3"]
-    assert parse_settings(words).vllm_url == "http://a:1,http://b:2,http://c:3"
-    assert parse_settings([]).vllm_url is None
+    run_config = RunConfig.from_args(parse_settings(words))
+    assert run_config.vllm_url == "http://a:1,http://b:2,http://c:3"
+    assert RunConfig.from_args(parse_settings([])).vllm_url is None
 
 
 def test_a_server_that_refuses_the_adapter_or_the_key_ends_the_run_with_the_cure(
