@@ -8,9 +8,9 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm
+from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm, Trajectories
 from fctncalling.algorithms.batch import Experience
-from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.group_baseline import GROUP_BASELINES
 from fctncalling.algorithms.learning_signal import pooled_return_std, whiten_by_spread
@@ -188,6 +188,8 @@ def estimate_advantages(
     """Estimate advantages with the algorithm, all fields flat, (N,)."""
     trajectories = experience.trajectories(*values)
     estimate = algorithm.estimate(trajectories, config)
+    if config.has_own_algorithm:
+        _check_estimate(estimate, trajectories, config)
     hashes = [episode.state_hashes for episode in experience.episodes]
     baseline = GROUP_BASELINES.get(config.group_baseline)
     if baseline is not None:
@@ -195,6 +197,31 @@ def estimate_advantages(
     return AdvantageEstimate(
         **{name: field[trajectories.acted] for name, field in estimate._asdict().items()}
     )
+
+
+def _check_estimate(
+    estimate: AdvantageEstimate, trajectories: Trajectories, config: TrainConfig
+) -> None:
+    """Raise SettingError for an estimate of one's own that breaks its contract."""
+    acted = trajectories.acted
+    for name, field in estimate._asdict().items():
+        masks = name == "loss_mask"
+        what = f"{field.dtype} {tuple(field.shape)}" if isinstance(field, Tensor) else repr(field)
+        if not isinstance(field, Tensor) or (field.shape, field.dtype == torch.bool) != (
+            acted.shape,
+            masks,
+        ):
+            fault = f"is {what:.60}, expected {'bool' if masks else 'floats'} (E, L), as acted is"
+        elif not masks and (bad := int((~torch.isfinite(field[acted])).sum())):
+            fault = f"has {bad} NaN or infinite entries where rewards and values are finite"
+        elif masks and not field[acted].any():
+            fault = "is false at all acted tokens: nothing can be learned"
+        else:
+            continue
+        raise SettingError(
+            f"--algorithm_name {config.algorithm_name}: its estimate's {name} {fault}; "
+            f"{tuple(acted.shape)} here"
+        )
 
 
 def _importance_weights(

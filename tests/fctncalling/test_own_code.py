@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from token_worlds import episode, policy_with_values, settings, some_episodes, targets_of
 
 from evaluate_fctncalling import main as evaluate
-from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.batch import build_experience
+from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.algorithms.learning_signal import shape_rewards
+from fctncalling.algorithms.targets import estimate_advantages
+from fctncalling.algorithms.values import Values
 from fctncalling.cli.train import main, parse_settings
 from fctncalling.training.prepare_run import learning_notes
 from fctncalling.training.resume import keep_former_defaults
@@ -129,6 +134,43 @@ def test_the_start_says_what_an_own_estimate_sees_and_what_becomes_of_it() -> No
     assert note.endswith(f"{whole}its advantages are taken as they are.")
     (note,) = learning_notes(TrainConfig(algorithm_name="my_code:NO_CRITIC"))
     assert note.endswith(f"{whole}its advantages are taken as they are.")  # none are whitened
+
+
+@pytest.mark.parametrize(
+    ("field", "change", "fault"),
+    [
+        ("advantages", lambda tensor: tensor[:, 0], "is torch.float32 (2,), expected floats"),
+        ("advantages", lambda tensor: tensor.unsqueeze(-1), "(2, 2, 1), expected floats (E, L)"),
+        ("advantages", lambda tensor: tensor / 0 * 0, "has 3 NaN or infinite entries"),
+        ("returns", lambda tensor: tensor.tolist(), "expected floats (E, L)"),
+        ("loss_mask", lambda tensor: tensor.float(), "expected bool (E, L)"),
+        ("loss_mask", lambda tensor: tensor & False, "is false at all acted tokens"),
+    ],
+)
+def test_an_estimate_that_breaks_its_contract_is_named(
+    field: str, change: Callable[[torch.Tensor], Any], fault: str
+) -> None:
+    config = settings(algorithm_name="my_code:MONTE_CARLO")
+    episodes = [
+        episode([(1, 1.0), (1, 0.0)], terminated=True),
+        episode([(1, 1.0)], terminated=True),
+    ]
+    experience = build_experience(episodes, torch.device("cpu"))
+    right = importlib.import_module("own_algorithm").MONTE_CARLO
+
+    def broken(*arguments: Any) -> Any:
+        estimate = right.estimate(*arguments)
+        return estimate._replace(**{field: change(getattr(estimate, field))})
+
+    with pytest.raises(SettingError) as raised:
+        estimate_advantages(
+            right._replace(estimate=broken),
+            experience,
+            Values(torch.zeros(3), torch.zeros(2)),
+            config,
+        )
+    assert f"MONTE_CARLO: its estimate's {field} " in str(raised.value)
+    assert fault in str(raised.value)
 
 
 def test_trajectories_keep_their_contract() -> None:
