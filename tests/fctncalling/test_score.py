@@ -11,6 +11,7 @@ import json
 import random
 import re
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,27 @@ def test_results_that_cannot_be_scored_are_told(
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert score(shared, tmp_path) == 2
     assert re.search(told, capsys.readouterr().err)
+
+
+def test_missing_libraries_of_a_tree_are_named_at_once_and_nothing_is_written_before(
+    shared: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("tree_sitter_java", "tree_sitter_javascript")
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, None)
+    for category in ("irrelevance", "simple_java", "simple_javascript"):
+        path = tmp_path / MODEL / f"BFCL_v4_{category}_result.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"id": f"{category}_0", "result": "[f(x=1)]"}) + "\n")
+    folder = tmp_path / "score"
+    assert score(shared, tmp_path / MODEL, "--partial", "--score_dir", str(folder)) == 2
+    error = capsys.readouterr().err
+    assert all(name in error for name in (*names, "pip install 'fctncalling[java,javascript]'"))
+    assert not folder.exists()
+    assert score(shared, tmp_path / MODEL, "--partial", "--category", "irrelevance") == 0
 
 
 def test_a_folder_without_results_is_told(

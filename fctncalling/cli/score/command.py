@@ -273,6 +273,7 @@ class AnswerScorer:
         self._args = args
         self._tools = TaskTools(args)
         self._answers = RecordedAnswers(args.input, flags)
+        self._answers.require_libraries(args.category or ())
         self._answers.print_notes()
         self._open: dict[tuple[str, str], CategoryScorer] = {}
         self.judge = AnswerJudge(flags, self._tools)

@@ -9,18 +9,25 @@ import json
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fctncalling.cli.score.readings import Reading, ReadingFlags
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, read_records
-from fctncalling.data.categories import ALIASES, EXECUTABLE, RESULT_NAMES, RETIRED
+from fctncalling.data.categories import (
+    ALIASES,
+    EXECUTABLE,
+    RESULT_NAMES,
+    RETIRED,
+    category_language,
+)
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import DecodeError, get_handler
+from fctncalling.envs.handlers.source_calls import missing_libraries
 from fctncalling.envs.judging.judge import ANSWER_FORMS
 
 GROUPS = ("non_live", "live", "multi_turn", "agentic", FORMAT_SENSITIVITY)
@@ -88,6 +95,28 @@ class RecordedAnswers:
             yield from (_named(results, line) for line in read_records(results.path))
         if self._path and not self.files:
             yield from map(self.answer_of, read_records(self._path))
+
+    def require_libraries(self, wanted: Collection[str] = ()) -> None:
+        """Require what reads the files' answers in Java and JavaScript; InputError with the cure.
+
+        wanted: the categories of concern, all if empty.
+        """
+        missing: dict[str, list[str]] = {}
+        for results in self.files:
+            language = category_language(results.category)
+            if (
+                language != "python"
+                and results.form == "prompting"
+                and (not wanted or results.category in wanted)
+                and (libraries := missing_libraries(language))
+            ):
+                missing[language] = libraries
+        if missing:
+            names = ", ".join(dict.fromkeys(chain.from_iterable(missing.values())))
+            raise InputError(
+                f"{self._path}: reading its answers in {' and '.join(missing)} needs libraries "
+                f"that are not installed ({names}): pip install 'fctncalling[{','.join(missing)}]'"
+            )
 
     def print_notes(self) -> None:
         """Print on stderr what a reader of the figures has to know of the files."""
