@@ -135,6 +135,29 @@ def test_tool_calls_are_found_by_themselves(
     verdict_counter.add(report["categories"]["parallel_multiple"]["total"])
 
 
+@pytest.mark.parametrize("written", [list, json.dumps], ids=["list", "text"])
+def test_tool_calls_of_openai_are_read_and_a_handler_that_reads_none_is_told(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], written: Any
+) -> None:
+    path = tmp_path / MODEL / "BFCL_v4_simple_python_result.json"
+    path.parent.mkdir()
+    lines = []
+    for task in load_tasks(shared / "bfcl/data/BFCL_v4_simple_python.json")[:6]:
+        [call] = json.loads(accepted_answer(task, "tool_call") or "")
+        [(name, arguments)] = call.items()
+        function = {"name": name, "arguments": arguments}
+        result = written([{"id": "call_0", "type": "function", "function": function}])
+        lines.append(json.dumps({"id": task.id, "result": result}) + "\n")
+    path.write_text("".join(lines))
+    for handler in ("tool_calls", "auto"):
+        assert score(shared, path, "--partial", "--json", "--handler", handler) == 0
+        report = json.loads(capsys.readouterr().out)[MODEL]
+        assert report["categories"]["simple_python"]["correct"] == len(lines), handler
+    for flags in (["--handler", "QwenFCHandler"], ["--form", "tool_call"], []):
+        assert score(shared, path, "--partial", "--json", *flags) == 2
+        assert "--handler auto finds what reads them" in capsys.readouterr().err
+
+
 def test_lines_of_answers_score_as_their_official_verdicts_in_any_order(
     shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
