@@ -236,6 +236,23 @@ def test_a_folder_without_results_is_told(
     assert "BFCL_v4_<category>_result.json" in capsys.readouterr().err
 
 
+def test_an_empty_result_file_counts_as_missing_answers(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for category, line in (("irrelevance", {"id": "irrelevance_0", "result": "No."}), ("java", "")):
+        path = tmp_path / MODEL / f"BFCL_v3_{category}_result.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(line) if line else "")
+    assert score(shared, tmp_path, "--partial", "--json") == 0
+    told = capsys.readouterr()
+    assert f"{path}: holds no answers; its category is left out" in told.err
+    assert [*json.loads(told.out)[MODEL]["categories"]] == ["irrelevance"]
+    assert score(shared, path, "--partial") == 2
+    capsys.readouterr()
+    assert score(shared, path) == 2
+    assert f"{path}: holds no answers" in capsys.readouterr().err
+
+
 def test_a_file_that_is_not_there_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -292,8 +292,15 @@ class AnswerScorer:
                         self._scorer(results, answer.line).add(answer, self.judge)
             for results in self._answers.files:
                 seen[results.category] = None
-                if not wanted or results.category in wanted:
-                    self._scorer(results)  # a file without answers scores 0
+                if wanted and results.category not in wanted:
+                    continue
+                scores = self.models.get(results.model)
+                if scores and results.category in scores.readings:
+                    continue
+                note = f"{results.path}: holds no answers"
+                if not self._args.partial:
+                    raise InputError(f"{note}. Pass --partial to leave its category out.")
+                print(f"note: {note}; its category is left out", file=sys.stderr)
             self._close()
         finally:
             for scorer in self._open.values():
