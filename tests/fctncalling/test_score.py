@@ -189,10 +189,13 @@ def test_lines_of_answers_score_as_their_official_verdicts_in_any_order(
             [{"id": "multiple_0", "result": "x"}],
             "199 tasks have no answer, the first is multiple_1.*--partial",
         ),
-        ([{"id": "multiple_0", "result": "x"}] * 2, 'line 2: field "id": .*multiple_0'),
+        (
+            [{"id": "multiple_0", "result": "x"}] * 2,
+            'line 2: field "id": "multiple_0" was answered already, in line 1',
+        ),
         (
             [{"id": "multiple_999", "result": "x"}],
-            'line 1: field "id": no task of multiple is called "multiple_999".*--dataset_path',
+            r'line 1: field "id": no task of multiple is called "multiple_999"\. .*--dataset_path',
         ),
         ([{"id": "multiple_0"}], 'line 1: field "result"'),
         ([{"result": "x"}], 'line 1: field "id"'),
@@ -278,10 +281,13 @@ def test_a_mean_that_lacks_results_is_shown_as_such_with_what_bfcl_makes_of_it(
         f"21 categories, 20 have none; counted as 0, as BFCL does, it would be {accuracy / 20:.2%}"
         in told
     )
-    assert score(shared, tmp_path, "--partial") == 0
-    told = capsys.readouterr().out
     assert "no answers of simple_python, " in told
-    assert "N/A" not in told
+    without = told
+    assert score(shared, tmp_path, "--partial") == 0
+    assert capsys.readouterr().out == without
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-10]))
+    assert score(shared, tmp_path, "--partial") == 0
+    assert re.search(r"^irrelevance +230 of 240 ", capsys.readouterr().out, re.MULTILINE)
     assert score(shared, tmp_path, "--partial", "--json") == 0
     report = json.loads(capsys.readouterr().out)[MODEL]
     assert len(report["missing_categories"]) == 20

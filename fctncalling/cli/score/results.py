@@ -282,17 +282,36 @@ class UnansweredTasks:
         while entry_id not in self._waiting:
             read = next(self._unread, None)
             if read is None:
-                raise line.error(
-                    "id",
-                    f'no task of {self._results.category} is called "{entry_id}", or it was '
-                    "answered already in this file. Name the tasks that were answered by "
-                    "--dataset_path",
-                )
+                raise line.error("id", self._fault_of_id(entry_id, line))
             self._waiting[read.id] = read
         task = self._waiting.pop(entry_id)
         if sample is not None:
             self._sampled[entry_id] = task, {sample}
         return task
+
+    def _fault_of_id(self, entry_id: str, line: SourceRecord) -> str:
+        """Return what is wrong with an id that no waiting task has."""
+        results, before = self._results, 0
+        for other in read_records(line.path):
+            if other.number >= line.number or before:
+                break
+            if results.is_jsonl and (
+                other.record.get("invalid") is True
+                or _model_category_form(other)[:2] != (results.model, results.category)
+            ):
+                continue
+            is_same = _named(results, other).line.record["id"] == entry_id
+            before = other.number if is_same else 0
+        if before:
+            return f'"{entry_id}" was answered already, in line {before}: leave one of them out'
+        return (
+            f'no task of {self._results.category} is called "{entry_id}". Name the tasks that '
+            "were answered by --dataset_path"
+        )
+
+    def num_left(self) -> int:
+        """Return how many tasks have no answer."""
+        return len(self._waiting) + sum(1 for _ in self._unread)
 
     def require_none(self) -> None:
         """Require that no task is left without an answer; InputError."""
