@@ -256,6 +256,29 @@ def test_an_empty_result_file_counts_as_missing_answers(
     assert f"{path}: holds no answers" in capsys.readouterr().err
 
 
+def test_files_that_look_like_results_are_named_and_the_next_command_reads_alike(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / MODEL
+    folder.mkdir()
+    for name in ("BFCL_v4_multiple.json", "live_result.jsonl", "BFCL_v4_irrelevance_score.json"):
+        (folder / name).write_text("{}")
+    assert score(shared, tmp_path) == 2
+    assert "2 files look like results" in capsys.readouterr().err
+    line = json.dumps({"id": "irrelevance_0", "result": "No."})
+    (folder / "BFCL_v4_irrelevance_result.json").write_text(line)
+    reading = ("--handler", "python_calls", "--dots", "keep")
+    assert score(shared, tmp_path, "--partial", "--dataset_path", str(tmp_path), *reading) == 0
+    told = capsys.readouterr()
+    skipped = f"{MODEL}/BFCL_v4_multiple.json, {MODEL}/live_result.jsonl"
+    assert told.err.splitlines() == [
+        "note: 2 files look like results and are left out, for results are named "
+        f"BFCL_v4_<category>_result.json: {skipped}"
+    ]
+    paths = f"--dataset_path {shared / 'bfcl/data'} --dataset_path {tmp_path}"
+    assert told.out.endswith(f"why {tmp_path} {paths} {' '.join(reading)}\n")
+
+
 def test_a_file_that_is_not_there_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,6 +36,7 @@ GROUPS = ("non_live", "live", "multi_turn", "agentic", FORMAT_SENSITIVITY)
 _RESULT_FILE = re.compile(
     r"(?:BFCL_v\d+|gorilla_openfunctions_v\d+_test)_(?P<category>\w+)_result\.json"
 )
+_LIKE_RESULT = re.compile(r"(?:BFCL_v\d+_\w+(?<!_score)|.*_results?)\.jsonl?(?:\.gz)?")
 _SUBFOLDERS = frozenset({*GROUPS, "memory", "kv", "vector", "rec_sum"})
 _SNIFFED_LINES = 50
 _MODEL_OF_LINES = "results"
@@ -85,7 +86,7 @@ class RecordedAnswers:
         self.notes: list[str] = []
         if path and (path.is_dir() or not path.exists() or is_result_tree(path)):
             self.files = official_results(path, flags)
-            self.notes = _older_names(path, self.files)
+            self.notes = [*_older_names(path, self.files), *_skipped(path)]
         elif path and flags.handler:
             self._take_samples(path)
 
@@ -200,6 +201,7 @@ def official_results(path: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
     if not found:
         retired = ", ".join(dict.fromkeys(_result_files(root, retired=True).values()))
         but = f"BFCL has no {retired} any more" if retired else "there is none"
+        but = "; ".join([but, *_skipped(root)])
         raise InputError(
             f"{root}: expected result files named BFCL_v4_<category>_result.json, but {but}"
         )
@@ -230,6 +232,22 @@ def _result_files(root: Path, *, retired: bool = False) -> dict[Path, str]:
         for path, name in names.items()
         if name and not name.endswith("_prereq") and _is_retired(name) == retired
     }
+
+
+def _skipped(path: Path) -> list[str]:
+    """Return a line on files of a folder that look like results but are not named so, or none."""
+    names = [
+        str(each.relative_to(path))
+        for each in sorted(path.rglob("*"))
+        if _LIKE_RESULT.fullmatch(each.name) and not _name_in_file(each) and each.is_file()
+    ]
+    if not names:
+        return []
+    shown = ", ".join(names[:5]) + (", ..." if names[5:] else "")
+    return [
+        f"{len(names)} files look like results and are left out, for results are named "
+        f"BFCL_v4_<category>_result.json: {shown}"
+    ]
 
 
 def _name_in_file(path: Path) -> str:
