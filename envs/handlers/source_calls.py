@@ -9,6 +9,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.data.types import Call, FunctionDoc
@@ -260,7 +261,15 @@ def nodes_of(root: Node, *, faulty: bool = False) -> Iterator[Node]:
 def tree_sitter_grammar(language: str) -> tuple[Any, Any]:
     """Return tree-sitter and its grammar of a language; MissingExtra if not installed."""
     library, grammar = (
-        import_extra(name, language, f"reading {language} calls")
-        for name in ("tree_sitter", f"tree_sitter_{language}")
+        import_extra(name, language, f"reading {language} calls") for name in _libraries(language)
     )
     return library, library.Language(grammar.language())
+
+
+def missing_libraries(language: str) -> list[str]:
+    """Return the libraries that read calls of a language and are not installed."""
+    return [name for name in _libraries(language) if find_spec(name) is None]
+
+
+def _libraries(language: str) -> tuple[str, str]:
+    return "tree_sitter", f"tree_sitter_{language}"

@@ -48,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     flags = ReadingFlags.of(args)
     judge = RecordJudge(args.dataset_path or (), TaskTools(args), flags)
     answers = RecordedAnswers(args.input, flags)
+    answers.require_libraries()
     answers.print_notes()
     status = convert_file(args, "judging", answers, judge.judge_answer)
     return judge.report() or status

@@ -11,6 +11,7 @@ import json
 import random
 import re
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,29 @@ def test_tool_calls_are_found_by_themselves(
     verdict_counter.add(report["categories"]["parallel_multiple"]["total"])
 
 
+@pytest.mark.parametrize("written", [list, json.dumps], ids=["list", "text"])
+def test_tool_calls_of_openai_are_read_and_a_handler_that_reads_none_is_told(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], written: Any
+) -> None:
+    path = tmp_path / MODEL / "BFCL_v4_simple_python_result.json"
+    path.parent.mkdir()
+    lines = []
+    for task in load_tasks(shared / "bfcl/data/BFCL_v4_simple_python.json")[:6]:
+        [call] = json.loads(accepted_answer(task, "tool_call") or "")
+        [(name, arguments)] = call.items()
+        function = {"name": name, "arguments": arguments}
+        result = written([{"id": "call_0", "type": "function", "function": function}])
+        lines.append(json.dumps({"id": task.id, "result": result}) + "\n")
+    path.write_text("".join(lines))
+    for handler in ("tool_calls", "auto"):
+        assert score(shared, path, "--partial", "--json", "--handler", handler) == 0
+        report = json.loads(capsys.readouterr().out)[MODEL]
+        assert report["categories"]["simple_python"]["correct"] == len(lines), handler
+    for flags in (["--handler", "QwenFCHandler"], ["--form", "tool_call"], []):
+        assert score(shared, path, "--partial", "--json", *flags) == 2
+        assert "--handler auto finds what reads them" in capsys.readouterr().err
+
+
 def test_lines_of_answers_score_as_their_official_verdicts_in_any_order(
     shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,10 +189,13 @@ def test_lines_of_answers_score_as_their_official_verdicts_in_any_order(
             [{"id": "multiple_0", "result": "x"}],
             "199 tasks have no answer, the first is multiple_1.*--partial",
         ),
-        ([{"id": "multiple_0", "result": "x"}] * 2, 'line 2: field "id": .*multiple_0'),
+        (
+            [{"id": "multiple_0", "result": "x"}] * 2,
+            'line 2: field "id": "multiple_0" was answered already, in line 1',
+        ),
         (
             [{"id": "multiple_999", "result": "x"}],
-            'line 1: field "id": no task of multiple is called "multiple_999".*--dataset_path',
+            r'line 1: field "id": no task of multiple is called "multiple_999"\. .*--dataset_path',
         ),
         ([{"id": "multiple_0"}], 'line 1: field "result"'),
         ([{"result": "x"}], 'line 1: field "id"'),
@@ -184,11 +211,72 @@ def test_results_that_cannot_be_scored_are_told(
     assert re.search(told, capsys.readouterr().err)
 
 
+def test_missing_libraries_of_a_tree_are_named_at_once_and_nothing_is_written_before(
+    shared: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("tree_sitter_java", "tree_sitter_javascript")
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, None)
+    for category in ("irrelevance", "simple_java", "simple_javascript"):
+        path = tmp_path / MODEL / f"BFCL_v4_{category}_result.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"id": f"{category}_0", "result": "[f(x=1)]"}) + "\n")
+    folder = tmp_path / "score"
+    assert score(shared, tmp_path / MODEL, "--partial", "--score_dir", str(folder)) == 2
+    error = capsys.readouterr().err
+    assert all(name in error for name in (*names, "pip install 'fctncalling[java,javascript]'"))
+    assert not folder.exists()
+    assert score(shared, tmp_path / MODEL, "--partial", "--category", "irrelevance") == 0
+
+
 def test_a_folder_without_results_is_told(
     shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert score(shared, tmp_path) == 2
     assert "BFCL_v4_<category>_result.json" in capsys.readouterr().err
+
+
+def test_an_empty_result_file_counts_as_missing_answers(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for category, line in (("irrelevance", {"id": "irrelevance_0", "result": "No."}), ("java", "")):
+        path = tmp_path / MODEL / f"BFCL_v3_{category}_result.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(line) if line else "")
+    assert score(shared, tmp_path, "--partial", "--json") == 0
+    told = capsys.readouterr()
+    assert f"{path}: holds no answers; its category is left out" in told.err
+    assert [*json.loads(told.out)[MODEL]["categories"]] == ["irrelevance"]
+    assert score(shared, path, "--partial") == 2
+    capsys.readouterr()
+    assert score(shared, path) == 2
+    assert f"{path}: holds no answers" in capsys.readouterr().err
+
+
+def test_files_that_look_like_results_are_named_and_the_next_command_reads_alike(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / MODEL
+    folder.mkdir()
+    for name in ("BFCL_v4_multiple.json", "live_result.jsonl", "BFCL_v4_irrelevance_score.json"):
+        (folder / name).write_text("{}")
+    assert score(shared, tmp_path) == 2
+    assert "2 files look like results" in capsys.readouterr().err
+    line = json.dumps({"id": "irrelevance_0", "result": "No."})
+    (folder / "BFCL_v4_irrelevance_result.json").write_text(line)
+    reading = ("--handler", "python_calls", "--dots", "keep")
+    assert score(shared, tmp_path, "--partial", "--dataset_path", str(tmp_path), *reading) == 0
+    told = capsys.readouterr()
+    skipped = f"{MODEL}/BFCL_v4_multiple.json, {MODEL}/live_result.jsonl"
+    assert told.err.splitlines() == [
+        "note: 2 files look like results and are left out, for results are named "
+        f"BFCL_v4_<category>_result.json: {skipped}"
+    ]
+    paths = f"--dataset_path {shared / 'bfcl/data'} --dataset_path {tmp_path}"
+    assert told.out.endswith(f"why {tmp_path} {paths} {' '.join(reading)}\n")
 
 
 def test_a_file_that_is_not_there_is_told(
@@ -216,10 +304,13 @@ def test_a_mean_that_lacks_results_is_shown_as_such_with_what_bfcl_makes_of_it(
         f"21 categories, 20 have none; counted as 0, as BFCL does, it would be {accuracy / 20:.2%}"
         in told
     )
-    assert score(shared, tmp_path, "--partial") == 0
-    told = capsys.readouterr().out
     assert "no answers of simple_python, " in told
-    assert "N/A" not in told
+    without = told
+    assert score(shared, tmp_path, "--partial") == 0
+    assert capsys.readouterr().out == without
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-10]))
+    assert score(shared, tmp_path, "--partial") == 0
+    assert re.search(r"^irrelevance +230 of 240 ", capsys.readouterr().out, re.MULTILINE)
     assert score(shared, tmp_path, "--partial", "--json") == 0
     report = json.loads(capsys.readouterr().out)[MODEL]
     assert len(report["missing_categories"]) == 20

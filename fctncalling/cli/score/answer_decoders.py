@@ -103,6 +103,18 @@ def _objects(answer: Any, executes: bool) -> list[tuple[Any, Any]]:
     return [(name, _object(given, as_text=executes)) for name, given in pairs]
 
 
+def _openai_objects(answer: Any, executes: bool) -> list[tuple[Any, Any]]:
+    """Return the calls of a message's `tool_calls`, as OpenAI's interface returns them."""
+    calls = json.loads(answer) if isinstance(answer, str) else answer
+    return _named([each["function"] for each in calls], as_text=True)
+
+
+def is_openai_call(value: Any) -> bool:
+    """Whether a value is a call as OpenAI's interface returns it."""
+    function = value.get("function") if isinstance(value, dict) else None
+    return isinstance(function, dict) and {"name", "arguments"} <= function.keys()
+
+
 def _gemini_objects(answer: Any, executes: bool) -> list[tuple[Any, Any]]:
     if not executes:
         return _objects(answer if isinstance(answer, list) else [answer], False)
@@ -253,6 +265,7 @@ def _quoted_calls(text: str, executes: bool) -> str:
     return re.sub(r"""^\s*\[\s*["']|["']\s*\]\s*$""", lambda e: "[" if "[" in e[0] else "]", text)
 
 
+OPENAI = AnswerDecoder("tool_calls of OpenAI", "tool_call", _openai_objects)
 DEFAULTS = {form: AnswerDecoder(form, form) for form in ANSWER_FORMS}
 """Form -> BFCL's default decoder of it."""
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.cli.score.readings import Reading, ReadingFlags
+from fctncalling.cli.score.readings import Reading, ReadingFlags, holds_calls
 from fctncalling.cli.score.results import RecordedAnswer, read_response
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.errors import TaskError
@@ -23,6 +23,8 @@ from fctncalling.evaluation.accepted_answers import accepted_answer
 MAX_SHARE = 0.25
 """Share of a category's answers above which somebody has to say how they are read."""
 _MAX_TOLD = 5
+_MANY = 5
+"""Answers with calls from which on a decoder that reads none of a model's is doubted."""
 
 
 class UnreadAnswers:
@@ -45,26 +47,34 @@ class UnreadAnswers:
         if not _decodes_to_nothing(task, verdict):
             self._read.add(model)
             counts["misspelt"] += _differs_in_dots(verdict)
-        elif not self._flags.names_reading and _bears_call(answer):
+        elif _bears_call(answer):
             counts["unread"] += 1
+        elif model not in self._read and holds_calls(answer):
+            counts["unmarked"] += 1
 
     def doubts(self) -> Iterator[tuple[str, bool]]:
         """Yield, of each category with too many, a line and whether its figure is wrong by it.
 
-        A form that lines name is trusted, and a released model's own decoder, unless it reads
-        nothing of the model at all.
+        A form that lines name is trusted, and a released model's own decoder or a named one,
+        unless it reads nothing of the model at all.
         """
         for (model, category), counts in self._counts.items():
             reading, most = self._readings[model, category], MAX_SHARE * counts["answers"]
             where = f"{model}, {category}: {{}} of {counts['answers']} answers"
-            if counts["unread"] > most:
-                is_wrong = not reading.is_official or (model not in self._read and reading.is_told)
-                found = "" if self._flags.handler else "--handler auto finds what reads them, "
+            unread, reads_some = counts["unread"], model in self._read
+            if not reads_some and unread + counts["unmarked"] >= _MANY:
+                unread += counts["unmarked"]
+            elif self._flags.names_reading:
+                unread = 0
+            if unread > most:
+                is_wrong = not reading.is_official or (not reads_some and reading.is_told)
+                found = "--handler auto finds what reads them, "
+                found = "" if self._flags.handler == "auto" else found
                 cure = f": {found}--handler NAME says it"
                 if not is_wrong and reading.is_told:
                     cure = ", as on the leaderboard"
                 yield (
-                    f"{where.format(counts['unread'])} bear a call's mark and decode to nothing by "
+                    f"{where.format(unread)} bear calls and decode to nothing by "
                     f"{reading.words()}{cure}",
                     is_wrong,
                 )
@@ -108,7 +118,9 @@ def _decodes_to_nothing(task: Task, verdict: Verdict) -> bool:
         return verdict.error_type == "multi_turn:empty_turn_model_response"
     if task.kind == "agentic":
         return not verdict.valid
-    return str(verdict.error_type).startswith("ast_decoder:")
+    error = str(verdict.error_type)
+    empty_list = error.endswith(":wrong_count") and verdict.message.endswith(", got 0")
+    return error.startswith("ast_decoder:") or empty_list
 
 
 def _bears_call(answer: Any) -> bool:

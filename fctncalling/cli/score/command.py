@@ -110,6 +110,7 @@ def scores_json(scores: ModelScores) -> dict[str, Any]:
     for name, (score, header) in scores.scores_with_headers().items():
         metrics = scores.extra_metrics[name]
         counts = {"correct": header["correct_count"], "total": score.entries}
+        counts["unanswered"] = scores.unanswered.get(name, 0)
         figures = {"accuracy": score.accuracy, **counts, **metrics.rates()}
         categories[name] = {**figures, **metrics.intervals_and_pass_at_k()}
         if name == FORMAT_SENSITIVITY:
@@ -134,13 +135,13 @@ def format_sensitivity_spread(header: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def scores_text(scores: ModelScores, *, is_partial: bool = False) -> str:
+def scores_text(scores: ModelScores) -> str:
     """Return the scores of a model as plain text tables, and how its answers were read."""
     metrics = scores.extra_metrics
     columns = next(iter(metrics.values())).columns()
     rows = [("category", "entries", "accuracy", *columns)]
     rows += [
-        (name, str(score.entries), str(score), *metrics[name].cells())
+        (name, scores.entries_text(name), str(score), *metrics[name].cells())
         for name, score in scores.scores.items()
     ]
     means = {"V4": version_4_scores(scores.scores), "V3": version_3_scores(scores.scores)}
@@ -158,7 +159,7 @@ def scores_text(scores: ModelScores, *, is_partial: bool = False) -> str:
         *(f"read by {words}" for words in dict.fromkeys(readings)),
         align_rows(rows),
         *disputed_line(scores.failed),
-        *_missing_lines(scores, unknown, is_partial=is_partial),
+        *_missing_lines(scores, unknown),
         *_sensitivity_lines(scores),
     ]
     sampled = {name: each.samples.report() for name, each in metrics.items()}
@@ -172,22 +173,18 @@ def missing_categories(scores: ModelScores, needed: Sequence[str]) -> list[str]:
     return [name for name in needed if name not in scores.categories]
 
 
-def _missing_lines(scores: ModelScores, unknown: Sequence[str], *, is_partial: bool) -> list[str]:
-    """Return what lacks results, and what the leaderboard would make of that.
-
-    A part of a tree is answered by its categories that are missing, a whole one by its means.
-    """
+def _missing_lines(scores: ModelScores, unknown: Sequence[str]) -> list[str]:
+    """Return what lacks results, and what the leaderboard would make of that."""
     needed = _NEEDED["V4"]["overall"]
     missing = missing_categories(scores, needed)
-    if is_partial:
-        return [f"no answers of {', '.join(missing)}: their means are left out"] if missing else []
     lines = [f"N/A, for results are missing: {', '.join(unknown)}"] if unknown else []
     if missing:
         overall = version_4_scores(scores.scores)["overall"]
-        lines.append(
+        lines += [
+            f"no answers of {', '.join(missing)}",
             f"V4 overall needs {len(needed)} categories, {len(missing)} have none; counted as 0, "
-            f"as BFCL does, it would be {overall}"
-        )
+            f"as BFCL does, it would be {overall}",
+        ]
     return lines
 
 
@@ -240,8 +237,7 @@ def run(args: argparse.Namespace) -> int:
         report = {name: scores_json(scores) for name, scores in models.items()}
         print(json.dumps(report, indent=2))
     else:
-        tables = (scores_text(scores, is_partial=args.partial) for scores in models.values())
-        print("\n\n".join(tables))
+        print("\n\n".join(map(scores_text, models.values())))
     invalid = [message for each in models.values() for message in each.invalid]
     if invalid:
         message = (
@@ -273,6 +269,7 @@ class AnswerScorer:
         self._args = args
         self._tools = TaskTools(args)
         self._answers = RecordedAnswers(args.input, flags)
+        self._answers.require_libraries(args.category or ())
         self._answers.print_notes()
         self._open: dict[tuple[str, str], CategoryScorer] = {}
         self.judge = AnswerJudge(flags, self._tools)
@@ -291,8 +288,15 @@ class AnswerScorer:
                         self._scorer(results, answer.line).add(answer, self.judge)
             for results in self._answers.files:
                 seen[results.category] = None
-                if not wanted or results.category in wanted:
-                    self._scorer(results)  # a file without answers scores 0
+                if wanted and results.category not in wanted:
+                    continue
+                scores = self.models.get(results.model)
+                if scores and results.category in scores.readings:
+                    continue
+                note = f"{results.path}: holds no answers"
+                if not self._args.partial:
+                    raise InputError(f"{note}. Pass --partial to leave its category out.")
+                print(f"note: {note}; its category is left out", file=sys.stderr)
             self._close()
         finally:
             for scorer in self._open.values():
@@ -369,9 +373,12 @@ class CategoryScorer:
 
     def close(self) -> None:
         """Write the score file if asked; InputError where tasks have no answer."""
-        if not self._args.partial:
+        category, scores = self._results.category, self._scores
+        if self._args.partial:
+            scores.unanswered[category] = self._tasks.num_left()
+        else:
             self._tasks.require_none()
-        self._scores.categories[self._results.category] = self.file.close(self._args.score_dir)
+        scores.categories[category] = self.file.close(self._args.score_dir)
         self.file.discard()
 
 

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 from fctncalling.cli.score.answer_decoders import (
     DEFAULTS,
+    OPENAI,
     AnswerDecoder,
     answer_decoder,
+    is_openai_call,
     own_text_decoders,
 )
 from fctncalling.cli.shared.jsonl_records import InputError
@@ -124,7 +126,7 @@ class ReadingFlags(NamedTuple):
 
     @property
     def names_reading(self) -> bool:
-        """Whether somebody has said who reads the answers, so that no doubt is told."""
+        """Whether somebody has said who reads the answers: doubted only if it reads none."""
         return bool(self.form) or self.handler not in (None, "auto")
 
     def reading(self, model: str, answers: Iterable[Any], recorded: str | None = None) -> Reading:
@@ -136,6 +138,8 @@ class ReadingFlags(NamedTuple):
             decoder, source = DEFAULTS[self.form], "flag"
         elif self.handler not in (None, "auto"):
             decoder, source = self._decoder(self.handler or "", holds), "flag"
+            if self.handler == "tool_calls" and _holds_openai_calls(sample):
+                decoder = OPENAI
         elif recorded and not (self.handler and recorded != "decoded_calls"):
             decoder, source = DEFAULTS[recorded.removesuffix("_dots")], "record"
         elif known:
@@ -176,6 +180,8 @@ class ReadingFlags(NamedTuple):
 
 def _found_decoder(sample: list[Any], holds: str) -> AnswerDecoder:
     """Return the decoder of most of the answers that call something."""
+    if _holds_openai_calls(sample):
+        return OPENAI
     if holds == "lists":
         calls = [each for each in _leaves(sample) if isinstance(each, dict) and each]
         keys = Counter(next((key for key in _JSON_KEYS if key in each), "") for each in calls)
@@ -184,20 +190,47 @@ def _found_decoder(sample: list[Any], holds: str) -> AnswerDecoder:
         texts = [isinstance(next(iter(each.values())), str) for each in calls]
         return DEFAULTS["tool_call"] if 2 * sum(texts) >= len(texts) else _NOVA
     found: Counter[str] = Counter()
-    for text in filter(None, _leaves(sample)):
-        rest = split_thought(text).rest if isinstance(text, str) else ""
-        handler = detect_handler(rest)
-        try:
-            found[handler.name] += bool(handler.decode_action(rest).record)
-        except DecodeError:
-            continue
-    if not any(found.values()):  # none of ours reads any: perhaps a handler of the leaderboard does
+    found.update(name for text in _leaves(sample) if (name := _handler_that_reads(text)))
+    if not found:  # none of ours reads any: perhaps a handler of the leaderboard does
         for decoder in own_text_decoders():
             found[decoder.name] = sum(
                 any(map(any, _calls(decoder, text))) for text in _leaves(sample)
             )
     name, count = found.most_common(1)[0] if found else ("", 0)
     return answer_decoder(name if count else "python_calls", "text")
+
+
+def holds_calls(answer: Any) -> bool:
+    """Whether a handler of ours, or OpenAI's form, finds calls in an answer."""
+    return _holds_openai_calls([answer]) or any(map(_handler_that_reads, _leaves(answer)))
+
+
+def _handler_that_reads(text: Any) -> str | None:
+    """Return the name of the handler of ours that finds calls in a text; None without."""
+    rest = split_thought(text).rest if isinstance(text, str) else ""
+    handler = detect_handler(rest)
+    try:
+        return handler.name if handler.decode_action(rest).record else None
+    except DecodeError:
+        return None
+
+
+def _holds_openai_calls(sample: list[Any]) -> bool:
+    """Whether most calls of the answers are as OpenAI's interface returns them, or their text."""
+    calls = [
+        each for each in _leaves(list(map(_loaded, _leaves(sample)))) if isinstance(each, dict)
+    ]
+    return 2 * sum(map(is_openai_call, calls)) > len(calls)
+
+
+def _loaded(answer: Any) -> Any:
+    """Return what an answer holds that is a JSON text of a list; another as it is."""
+    if not (isinstance(answer, str) and answer.lstrip().startswith("[")):
+        return answer
+    try:
+        return json.loads(answer)
+    except (ValueError, RecursionError):
+        return answer
 
 
 _NOVA = answer_decoder("NovaHandler", "lists")

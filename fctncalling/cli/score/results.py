@@ -9,18 +9,25 @@ import json
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fctncalling.cli.score.readings import Reading, ReadingFlags
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, read_records
-from fctncalling.data.categories import ALIASES, EXECUTABLE, RESULT_NAMES, RETIRED
+from fctncalling.data.categories import (
+    ALIASES,
+    EXECUTABLE,
+    RESULT_NAMES,
+    RETIRED,
+    category_language,
+)
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import DecodeError, get_handler
+from fctncalling.envs.handlers.source_calls import missing_libraries
 from fctncalling.envs.judging.judge import ANSWER_FORMS
 
 GROUPS = ("non_live", "live", "multi_turn", "agentic", FORMAT_SENSITIVITY)
@@ -29,6 +36,7 @@ GROUPS = ("non_live", "live", "multi_turn", "agentic", FORMAT_SENSITIVITY)
 _RESULT_FILE = re.compile(
     r"(?:BFCL_v\d+|gorilla_openfunctions_v\d+_test)_(?P<category>\w+)_result\.json"
 )
+_LIKE_RESULT = re.compile(r"(?:BFCL_v\d+_\w+(?<!_score)|.*_results?)\.jsonl?(?:\.gz)?")
 _SUBFOLDERS = frozenset({*GROUPS, "memory", "kv", "vector", "rec_sum"})
 _SNIFFED_LINES = 50
 _MODEL_OF_LINES = "results"
@@ -78,7 +86,7 @@ class RecordedAnswers:
         self.notes: list[str] = []
         if path and (path.is_dir() or not path.exists() or is_result_tree(path)):
             self.files = official_results(path, flags)
-            self.notes = _older_names(path, self.files)
+            self.notes = [*_older_names(path, self.files), *_skipped(path)]
         elif path and flags.handler:
             self._take_samples(path)
 
@@ -88,6 +96,28 @@ class RecordedAnswers:
             yield from (_named(results, line) for line in read_records(results.path))
         if self._path and not self.files:
             yield from map(self.answer_of, read_records(self._path))
+
+    def require_libraries(self, wanted: Collection[str] = ()) -> None:
+        """Require what reads the files' answers in Java and JavaScript; InputError with the cure.
+
+        wanted: the categories of concern, all if empty.
+        """
+        missing: dict[str, list[str]] = {}
+        for results in self.files:
+            language = category_language(results.category)
+            if (
+                language != "python"
+                and results.form == "prompting"
+                and (not wanted or results.category in wanted)
+                and (libraries := missing_libraries(language))
+            ):
+                missing[language] = libraries
+        if missing:
+            names = ", ".join(dict.fromkeys(chain.from_iterable(missing.values())))
+            raise InputError(
+                f"{self._path}: reading its answers in {' and '.join(missing)} needs libraries "
+                f"that are not installed ({names}): pip install 'fctncalling[{','.join(missing)}]'"
+            )
 
     def print_notes(self) -> None:
         """Print on stderr what a reader of the figures has to know of the files."""
@@ -171,6 +201,7 @@ def official_results(path: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
     if not found:
         retired = ", ".join(dict.fromkeys(_result_files(root, retired=True).values()))
         but = f"BFCL has no {retired} any more" if retired else "there is none"
+        but = "; ".join([but, *_skipped(root)])
         raise InputError(
             f"{root}: expected result files named BFCL_v4_<category>_result.json, but {but}"
         )
@@ -201,6 +232,22 @@ def _result_files(root: Path, *, retired: bool = False) -> dict[Path, str]:
         for path, name in names.items()
         if name and not name.endswith("_prereq") and _is_retired(name) == retired
     }
+
+
+def _skipped(path: Path) -> list[str]:
+    """Return a line on files of a folder that look like results but are not named so, or none."""
+    names = [
+        str(each.relative_to(path))
+        for each in sorted(path.rglob("*"))
+        if _LIKE_RESULT.fullmatch(each.name) and not _name_in_file(each) and each.is_file()
+    ]
+    if not names:
+        return []
+    shown = ", ".join(names[:5]) + (", ..." if names[5:] else "")
+    return [
+        f"{len(names)} files look like results and are left out, for results are named "
+        f"BFCL_v4_<category>_result.json: {shown}"
+    ]
 
 
 def _name_in_file(path: Path) -> str:
@@ -253,17 +300,36 @@ class UnansweredTasks:
         while entry_id not in self._waiting:
             read = next(self._unread, None)
             if read is None:
-                raise line.error(
-                    "id",
-                    f'no task of {self._results.category} is called "{entry_id}", or it was '
-                    "answered already in this file. Name the tasks that were answered by "
-                    "--dataset_path",
-                )
+                raise line.error("id", self._fault_of_id(entry_id, line))
             self._waiting[read.id] = read
         task = self._waiting.pop(entry_id)
         if sample is not None:
             self._sampled[entry_id] = task, {sample}
         return task
+
+    def _fault_of_id(self, entry_id: str, line: SourceRecord) -> str:
+        """Return what is wrong with an id that no waiting task has."""
+        results, before = self._results, 0
+        for other in read_records(line.path):
+            if other.number >= line.number or before:
+                break
+            if results.is_jsonl and (
+                other.record.get("invalid") is True
+                or _model_category_form(other)[:2] != (results.model, results.category)
+            ):
+                continue
+            is_same = _named(results, other).line.record["id"] == entry_id
+            before = other.number if is_same else 0
+        if before:
+            return f'"{entry_id}" was answered already, in line {before}: leave one of them out'
+        return (
+            f'no task of {self._results.category} is called "{entry_id}". Name the tasks that '
+            "were answered by --dataset_path"
+        )
+
+    def num_left(self) -> int:
+        """Return how many tasks have no answer."""
+        return len(self._waiting) + sum(1 for _ in self._unread)
 
     def require_none(self) -> None:
         """Require that no task is left without an answer; InputError."""

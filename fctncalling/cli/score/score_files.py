@@ -148,8 +148,15 @@ class ModelScores:
         # category -> what is told beside the official verdict
         self.extra_metrics: dict[str, ExtraMetrics] = {}
         self.failed: dict[str, str] = {}  # id of a failed task -> what is wrong with its truth
+        self.unanswered: dict[str, int] = {}  # category -> tasks without an answer
         self.invalid: list[str] = []  # where, and why, of answers that count neither way
         self.latencies = Latencies()
+
+    def entries_text(self, category: str) -> str:
+        """Return the number of a category's answers, and "of N" where tasks lack theirs."""
+        count, left = self.categories[category]["total_count"], self.unanswered.get(category, 0)
+        is_sampled = bool(self.extra_metrics[category].samples.report())
+        return f"{count} of {count + left}" if left and not is_sampled else str(count)
 
     @property
     def scores(self) -> dict[str, Score]:

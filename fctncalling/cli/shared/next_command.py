@@ -8,11 +8,16 @@ from pathlib import Path
 
 
 def next_command(name: str, *words: str | Path, like: argparse.Namespace | None = None) -> str:
-    """Return "next: fctncalling NAME WORDS", with the tasks and tools of the command `like`."""
+    """Return "next: fctncalling NAME WORDS", with the tasks, tools and reading of `like`."""
     flags: list[str | Path] = []
     if like is not None:
-        tasks = like.dataset_path or []
-        flags += ["--dataset_path", tasks[0]] if len(tasks) == 1 else []
+        for path in like.dataset_path or []:
+            flags += ["--dataset_path", path]
+        if hasattr(like, "dots"):  # a command that reads recorded answers
+            reading = {"form": None, "handler": None, "dots": "auto"}
+            for flag, default in reading.items():
+                value = getattr(like, flag, default)
+                flags += [] if value == default else [f"--{flag}", value]
         flags += ["--tools", *like.tools] if like.tools else []
         flags += ["--tools_seed", like.tools_seed] if like.tools_seed else []
         flags += ["--allow_task_tools"] if like.allow_task_tools else []

@@ -223,6 +223,7 @@ def diagnosed_answers(args: argparse.Namespace) -> tuple[dict[str, Any], UnreadA
     readings: dict[tuple[str, str], Reading] = {}
     num_invalid = 0
     answers = RecordedAnswers(args.result, flags)
+    answers.require_libraries(wanted)
     answers.print_notes()
     for answer in with_progress_bar(answers, "diagnosing", "answer"):
         results = answer.results
