@@ -235,6 +235,13 @@ ANSWERS = {
     "print(weather.get(city='Rome', days=3))": ("code instead of calls",),
     "def weather.get(city, days):\n    return 5": ("code instead of calls",),
     "weather.get(city=''New York', days=3)": ("quotation marks",),
+    "[weather.get(city=New York, days=3)]": ("quotation marks",),
+    "[weather.get(city='New York, days=3)]": ("quotation marks",),
+    "[weather.get(city: 'Rome', days=3)]": ("colon in place of =",),
+    "[weather.get(city='at 3: Rome', days: 3)]": ("colon in place of =", "wrong argument"),
+    "[weather.get(city='Rome', days=3]": ("brackets",),
+    "[weather.get({city='Rome', days=3})]": ("arguments in a dict",),
+    "[weather.get(city='Rome', from='here')]": ("unreadable call",),
     "weather.get(city=f'{town}', days=3)": ("unreadable call",),
     '<tool_call>\n{"name": "weather.get", "arguments": {"city": "Rome", "days": 3}}</tool_call>': (
         "wrong form",
