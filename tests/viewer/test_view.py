@@ -412,8 +412,9 @@ def test_settings_that_have_no_effect_in_a_run_do_not_differ() -> None:
 
 
 def write_answers(path: Path, valid: list[int]) -> str:
+    steps = [{"turn": 0, "text": f"of {path.stem}{'.' * 3000}"}]
     lines = [
-        {"id": f"t{n}", "category": f"c{n % 2}", "steps": [], "valid": bool(each)}
+        {"id": f"t{n}", "category": f"c{n % 2}", "steps": steps, "valid": bool(each)}
         for n, each in enumerate(valid)
     ]
     lines[-1]["error_type"] = "x"
@@ -440,6 +441,11 @@ def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFi
     assert data["title"] == files[0]
     first, second = data["compared"]["changes"]
     assert (first["gained"], first["lost"], first["both"]) == (["t2", "t3"], ["t1"], 4)
+    for answers, verdicts in (("gained", ["wrong", "right"]), ("lost", ["right", "wrong"])):
+        for both in first[f"{answers}_answers"][:1]:
+            assert [each["text"].split(".")[0] for each in both] == ["of a", "of b"]
+            assert [each["verdict"] for each in both] == verdicts
+            assert all(each["text"].endswith("(1,004 characters left out)") for each in both)
     assert first["by_category"] == {"c0": [1, 0], "c1": [1, 1]}
     sentence = "A 2 of 4, B 3 of 4 right, the best of 2 others; only A right 1, only B right 2"
     assert sentence in capsys.readouterr().out
