@@ -439,6 +439,7 @@ def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["view", *files]) == 0
     data = data_in(tmp_path / "a.html")
     assert data["title"] == files[0]
+    assert [each["success"] for each in data["episodes"]] == [False, False, True, True]
     first, second = data["compared"]["changes"]
     assert (first["gained"], first["lost"], first["both"]) == (["t2", "t3"], ["t1"], 4)
     for answers, verdicts in (("gained", ["wrong", "right"]), ("lost", ["right", "wrong"])):
