@@ -433,6 +433,28 @@ def test_a_difference_counts_by_the_sign_test(tmp_path: Path) -> None:
     assert best.endswith("(no difference that counts, p = 0.031)"), "the best of two: by chance"
 
 
+def test_counts_of_different_task_sets_are_those_of_the_tasks_of_both(tmp_path: Path) -> None:
+    files = [write_answers(tmp_path / f"{n}.jsonl", [1, 0, 0, 1][:n]) for n in (4, 2)]
+    assert main(["view", *files]) == 0
+    sentence = data_in(tmp_path / "4.html")["sentence"]
+    assert sentence.startswith("of 2 tasks that both have: A 1, B 1 right; only A right 0"), (
+        sentence
+    )
+
+
+def test_a_tree_of_two_models_is_refused_with_the_command_that_compares_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for model in ("one", "two"):
+        path = tmp_path / model / "non_live/BFCL_v4_parallel_result.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"id": "parallel_90001", "result": ""}))
+    assert main(["view", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.endswith(f"fctncalling view {tmp_path / 'one'} {tmp_path / 'two'}\n")
+    assert error.count("\n") == 1
+
+
 def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcomes = {"a": [1, 1, 0, 0], "b": [1, 0, 1, 1], "c": [1, 1, 0]}
     files = [write_answers(tmp_path / f"{name}.jsonl", each) for name, each in outcomes.items()]

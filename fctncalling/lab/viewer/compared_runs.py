@@ -78,10 +78,15 @@ def _sentence(
     # The best of several differs by chance more often.
     verdict = "" if p * len(changes) < COUNTS_BELOW else "no difference that counts, "
     verdict = f"({verdict}p = {p:.2g})"
+    common = ""
+    if of_models and not change["is_same_set"]:
+        common = f"of {change['both']} tasks that both have: "
+        pairs = zip((0, best), change["solved"], strict=True)
+        first, other = (f"{letters[at]} {solved}" for at, solved in pairs)
     if of_models:
         alone = {letters[0]: change["num_lost"], letters[best]: change["num_gained"]}
         only = ", ".join(f"only {letter} right {count}" for letter, count in alone.items())
-        return f"{first}, {other} right{others}; {only} {verdict}"
+        return f"{common}{first}, {other} right{others}; {only} {verdict}"
     gained = f"{change['num_gained']} tasks gained, {change['num_lost']} lost"
     return f"{first} \N{RIGHTWARDS ARROW} {other} right{others}; {gained} {verdict}"
 
@@ -139,6 +144,8 @@ def _changes(
     }
     return {
         "both": len(both),
+        "is_same_set": len(both) == len(first) == len(other),
+        "solved": [sum(each[key] == 1 for key in both) for each in (first, other)],
         "num_gained": len(gained),
         "num_lost": len(lost),
         "gained": [task for _, task in gained[:MAX_NAMED]],

@@ -7,6 +7,7 @@ function drawCompared() {
       const all = Object.values(tallies[index]).reduce(addCounts, NO_COUNT);
       return [letters[index], path(title), path(files[index]), rateCell(all, "success", NO_COUNT), rateCell(all, "strict", NO_COUNT), ...trained.map((name) => number(metrics[index][name]))];
     }))),
+    changes.every((each) => each.is_same_set) ? null : el("p", { class: "soft" }, "The runs have different tasks: their rates are each of its own, gained and lost tasks those that both have."),
     comparedCurves(curves, letters), comparedCategories(tallies, letters), comparedTasks(changes, letters),
     settings.length ? el("section", { class: "card" }, el("h2", {}, "Settings that differ"),
       table(["setting", ...letters], settings.map(([name, ...values]) => [el("code", {}, name), ...values.map((each) => el("code", {}, each === null ? "–" : String(each)))]))) : null);
