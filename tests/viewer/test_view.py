@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import json
 import os
 import re
 import shlex
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,13 +26,14 @@ from sample_runs import (
 )
 
 from evaluate_fctncalling import main
+from fctncalling import progress_bar
 from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.token_file import TokenFile
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.episode_log import episode_json, play_episode
 from fctncalling.lab.text_environment import TextHistory
-from fctncalling.lab.viewer import ViewError, load_run, page_data
+from fctncalling.lab.viewer import ViewError, judged_answers, load_run, page_data
 from fctncalling.lab.viewer.compared_runs import settings_that_differ
 
 
@@ -453,6 +456,19 @@ def test_a_tree_of_two_models_is_refused_with_the_command_that_compares_them(
     error = capsys.readouterr().err
     assert error.endswith(f"fctncalling view {tmp_path / 'one'} {tmp_path / 'two'}\n")
     assert error.count("\n") == 1
+
+
+def test_judging_answers_prints_progress(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "one/BFCL_v4_parallel_result.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"id": "parallel_90001", "result": ""}))
+    slow = functools.partial(time.sleep, 0.1)
+    monkeypatch.setattr(judged_answers, "disputed_truths", lambda: slow() or {})
+    monkeypatch.setattr(progress_bar, "LINE_EVERY_S", 0.02)
+    assert main(["view", str(path.parent)]) == 0
+    assert "judging one" in capsys.readouterr().err
 
 
 def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
