@@ -165,7 +165,8 @@ def test_unreadable_input_is_one_line_and_exit_code_2(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(task_finder, "_EMBEDDED_SETS", ("held_out",))  # the other is large
+    held_out = embedded_path("held_out")  # the other set is large
+    monkeypatch.setattr(task_finder, "embedded_path", lambda name: held_out)
     path = tmp_path / "answers.jsonl"
     path.write_text(content)
     assert main(["why", str(path)]) == 2
