@@ -50,6 +50,7 @@ PLANTED: dict[str, Callable[[list[Call]], str]] = {
     "fenced code": lambda calls: f"```python\n{PYTHON.render(calls)}\n```",
     "wrong type": with_texts_for_numbers,
     "never called": lambda calls: "I am sorry, but I cannot do that for you.",
+    "inference error": lambda calls: "Error during inference: Error code: 429 - {'error': 'quota'}",
 }
 
 
@@ -94,6 +95,7 @@ def test_a_planted_cause_is_named_first(
         [first] = report["causes"]  # nothing else is found
         assert (first["cause"], first["share"]) == (cause, 1.0)
         assert len(first["examples"]) == 3
+        assert report["inference_errors"] == first["count"] * (cause == "inference error")
         form, types = cause in ("separator", "wrong form", "fenced code"), cause == "wrong type"
         assert first["passes_with_form_mended"] == first["count"] * form
         assert first["passes_with_types_mended"] == first["count"] * (form or types)
@@ -234,6 +236,13 @@ ANSWERS = {
     "print(weather.get(city='Rome', days=3))": ("code instead of calls",),
     "def weather.get(city, days):\n    return 5": ("code instead of calls",),
     "weather.get(city=''New York', days=3)": ("quotation marks",),
+    "[weather.get(city=New York, days=3)]": ("quotation marks",),
+    "[weather.get(city='New York, days=3)]": ("quotation marks",),
+    "[weather.get(city: 'Rome', days=3)]": ("colon in place of =",),
+    "[weather.get(city='at 3: Rome', days: 3)]": ("colon in place of =", "wrong argument"),
+    "[weather.get(city='Rome', days=3]": ("brackets",),
+    "[weather.get({city='Rome', days=3})]": ("arguments in a dict",),
+    "[weather.get(city='Rome', from='here')]": ("unreadable call",),
     "weather.get(city=f'{town}', days=3)": ("unreadable call",),
     '<tool_call>\n{"name": "weather.get", "arguments": {"city": "Rome", "days": 3}}</tool_call>': (
         "wrong form",

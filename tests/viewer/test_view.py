@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import json
 import os
 import re
 import shlex
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,13 +26,14 @@ from sample_runs import (
 )
 
 from evaluate_fctncalling import main
+from fctncalling import progress_bar
 from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.token_file import TokenFile
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.episode_log import episode_json, play_episode
 from fctncalling.lab.text_environment import TextHistory
-from fctncalling.lab.viewer import ViewError, load_run, page_data
+from fctncalling.lab.viewer import ViewError, judged_answers, load_run, page_data
 from fctncalling.lab.viewer.compared_runs import settings_that_differ
 
 
@@ -412,8 +415,9 @@ def test_settings_that_have_no_effect_in_a_run_do_not_differ() -> None:
 
 
 def write_answers(path: Path, valid: list[int]) -> str:
+    steps = [{"turn": 0, "text": f"of {path.stem}{'.' * 3000}"}]
     lines = [
-        {"id": f"t{n}", "category": f"c{n % 2}", "steps": [], "valid": bool(each)}
+        {"id": f"t{n}", "category": f"c{n % 2}", "steps": steps, "valid": bool(each)}
         for n, each in enumerate(valid)
     ]
     lines[-1]["error_type"] = "x"
@@ -432,14 +436,55 @@ def test_a_difference_counts_by_the_sign_test(tmp_path: Path) -> None:
     assert best.endswith("(no difference that counts, p = 0.031)"), "the best of two: by chance"
 
 
+def test_counts_of_different_task_sets_are_those_of_the_tasks_of_both(tmp_path: Path) -> None:
+    files = [write_answers(tmp_path / f"{n}.jsonl", [1, 0, 0, 1][:n]) for n in (4, 2)]
+    assert main(["view", *files]) == 0
+    sentence = data_in(tmp_path / "4.html")["sentence"]
+    assert sentence.startswith("of 2 tasks that both have: A 1, B 1 right; only A right 0"), (
+        sentence
+    )
+
+
+def test_a_tree_of_two_models_is_refused_with_the_command_that_compares_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for model in ("one", "two"):
+        path = tmp_path / model / "non_live/BFCL_v4_parallel_result.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"id": "parallel_90001", "result": ""}))
+    assert main(["view", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.endswith(f"fctncalling view {tmp_path / 'one'} {tmp_path / 'two'}\n")
+    assert error.count("\n") == 1
+
+
+def test_judging_answers_prints_progress(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "one/BFCL_v4_parallel_result.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"id": "parallel_90001", "result": ""}))
+    slow = functools.partial(time.sleep, 0.1)
+    monkeypatch.setattr(judged_answers, "disputed_truths", lambda: slow() or {})
+    monkeypatch.setattr(progress_bar, "LINE_EVERY_S", 0.02)
+    assert main(["view", str(path.parent)]) == 0
+    assert "judging one" in capsys.readouterr().err
+
+
 def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcomes = {"a": [1, 1, 0, 0], "b": [1, 0, 1, 1], "c": [1, 1, 0]}
     files = [write_answers(tmp_path / f"{name}.jsonl", each) for name, each in outcomes.items()]
     assert main(["view", *files]) == 0
     data = data_in(tmp_path / "a.html")
     assert data["title"] == files[0]
+    assert [each["success"] for each in data["episodes"]] == [False, False, True, True]
     first, second = data["compared"]["changes"]
     assert (first["gained"], first["lost"], first["both"]) == (["t2", "t3"], ["t1"], 4)
+    for answers, verdicts in (("gained", ["wrong", "right"]), ("lost", ["right", "wrong"])):
+        for both in first[f"{answers}_answers"][:1]:
+            assert [each["text"].split(".")[0] for each in both] == ["of a", "of b"]
+            assert [each["verdict"] for each in both] == verdicts
+            assert all(each["text"].endswith("(1,004 characters left out)") for each in both)
     assert first["by_category"] == {"c0": [1, 0], "c1": [1, 1]}
     sentence = "A 2 of 4, B 3 of 4 right, the best of 2 others; only A right 1, only B right 2"
     assert sentence in capsys.readouterr().out

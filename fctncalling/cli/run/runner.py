@@ -22,6 +22,7 @@ from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.data.paths import is_stream
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.agents.agent import (
+    INFERENCE_ERROR,
     SCRIPTED,
     AgentSetupError,
     PlayedEpisode,
@@ -109,10 +110,6 @@ class DaemonThreadPool(Generic[Item, Result]):
 
 CHUNK = 256
 """Episodes of one handler that a local model is given at a time."""
-INFERENCE_ERROR = "Error during inference: "
-"""How BFCL begins the answer of a dialogue that broke off."""
-
-
 _AT_LEAST = {
     **dict.fromkeys(("limit", "num_samples", "concurrency", "max_steps_per_turn"), 1),
     **dict.fromkeys(("max_new_tokens", "max_episode_tokens", "torch_threads", "max_invalid"), 1),

@@ -21,6 +21,8 @@ from fctncalling.evaluation.scripted_policies import (
 
 CONTEXT_OVERFLOW = "context_overflow"
 """Why an episode failed whose conversation outgrew the model's context."""
+INFERENCE_ERROR = "Error during inference: "
+"""How BFCL begins an answer in place of which the model's server failed."""
 
 
 class AgentUnavailable(Exception):

@@ -45,7 +45,7 @@ from fctncalling.cli.shared.tool_flags import (
 from fctncalling.data.categories import ALIASES
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.judging.strict import LENIENCIES, strict_verdict
-from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
+from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW, INFERENCE_ERROR
 from fctncalling.lab.error_analysis import CategoryReport, diagnose
 
 MAX_CAUSES = 6
@@ -111,6 +111,8 @@ def _category(title: str, report: Mapping[str, Any]) -> Iterator[str]:
     yield "  " + "   ".join(f"{label} {100 * rates[key]:.1f} %" for label, key in shown.items())
     if report["not_judged"]:
         yield f"  not judged: {report['not_judged']}; the first: {report['not_judged_reason']}"
+    if count := report["inference_errors"]:
+        yield f"  inference error: {count} of the answers; the model was not asked: run these again"
     yield from (f"  {line}" for line in report["disputed"])
     for name, count in report["forgiven"].items():
         words = LENIENCIES.get(name.removeprefix("strict:"), "")
@@ -263,7 +265,10 @@ def _add(
     """
     results, line = answer.results, answer.line
     task = finder.find_task(line)
-    overflowed = bool(line.record.get(CONTEXT_OVERFLOW))
+    failure = "context overflow" if line.record.get(CONTEXT_OVERFLOW) else ""
+    if str(line.record.get("result")).startswith(INFERENCE_ERROR.strip()):
+        failure = "inference error"
+        report.num_inference_errors += 1
     try:
         task, response, verdict, classes = judge.judged(answer, task, finder.path)
         task, strict = results.reading.task(task), None
@@ -273,7 +278,7 @@ def _add(
             results.form,
             verdict=verdict,
             extra_tools=classes,
-            overflowed=overflowed,
+            failure=failure,
         )
         if not verdict.valid and (known := truth_fault(task, results.form)):
             report.faulty_truths[task.id] = known

@@ -202,18 +202,18 @@ def diagnose(
     *,
     verdict: Verdict | None = None,
     extra_tools: ExtraTools | None = None,
-    overflowed: bool = False,
+    failure: str = "",
 ) -> Diagnosis:
     """Return the verdict on one answer with everything that has to be mended.
 
-    Arguments are those of `judge`; `verdict`: spares a second one; `overflowed`: the dialogue
-    outgrew its context. Raises what `judge` raises.
+    Arguments are those of `judge`; `verdict`: spares a second one; `failure`: the known cause of a
+    dialogue that broke off. Raises what `judge` raises.
     """
     verdict = verdict or judge(task, response, form, extra_tools=extra_tools)
     if verdict.valid:
         return Diagnosis(verdict)
-    if overflowed:
-        return Diagnosis(verdict, ("context overflow",), answer=answer_text(response))
+    if failure:
+        return Diagnosis(verdict, (failure,), answer=answer_text(response))
     if task.kind == "multi_turn":
         return diagnose_multi_turn(task, response, form, verdict, extra_tools)
     if task.kind == "agentic":

@@ -64,6 +64,7 @@ class CategoryReport:
         self._forgiven: Counter[str] = Counter()
         self._causes: dict[str, _CauseCount] = defaultdict(_CauseCount)
         self.faulty_truths: dict[str, str] = {}  # id of a failed task -> what is wrong with it
+        self.num_inference_errors = 0  # answers, right ones too, in place of which a server failed
         self.not_judged = ""  # why the first answer that could not be judged could not
 
     @property
@@ -103,6 +104,7 @@ class CategoryReport:
             "failed": failed,
             "not_judged": self._counts["not_judged"],
             "not_judged_reason": self.not_judged,
+            "inference_errors": self.num_inference_errors,
             "rates": {name: self._counts[name] / max(1, answers) for name in names},
             "causes": [each.as_json(name, failed) for name, each in causes],
             "rules": _shares(self._rules, failed),

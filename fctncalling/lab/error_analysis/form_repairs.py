@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.data.format_sensitivity import PromptVariant
@@ -120,7 +120,17 @@ def _object(given: Any) -> dict[str, Any] | None:
 
 
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
-_TWO_QUOTES = re.compile(r"""[=:]\s*(?:''|\"\")(?=\w)""")
+_STRING = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
+_UNQUOTED = re.compile(r"""\0\w|['"]|=[^\0,()\[\]{}=]*(?:\w\s+\w|\b0\d|\d[A-Za-z_])""")
+"""A fault of quotation in a text with \\0 for its strings: `'M'artinez'`, `=New York`, `=3pak7`."""
+_COLON = re.compile(rf"({_STRING.pattern})|(?<=[(,])(\s*\w+)\s*:\s*")
+_Slip = tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]
+_SLIPS: tuple[_Slip, ...] = (
+    ("colon in place of =", _COLON, lambda match: match[1] or f"{match[2]}="),
+    ("brackets", re.compile(r"(?<!\))(\]\s*)$"), r")\1"),
+    ("arguments in a dict", re.compile(r"\(\{(\s*\w+=.*)\}\)", re.DOTALL), r"(\1)"),
+)
+"""(cause, pattern, replacement) of slips in a call's punctuation that spoil the whole answer."""
 _BETWEEN_CALLS = re.compile(r"(?:[\s;,|&\[\](){}*`'\"•-]|\band\b|\bthen\b|\d+[.)])*")
 _BRACKETS = re.compile(r"[\s,\[\](){}`'\"]*")
 _BRACKETED = re.compile(r"(?:<[^<>]*>\s*)*[\[{(].*[\]})]", re.DOTALL)
@@ -267,6 +277,8 @@ def _rewritten(task: Task, form: str, handler: Handler, text: str) -> Iterator[t
         if calls != _decoded(handler, text):
             yield "tags missing", _written(task, form, handler, calls) or ""
     if not form.startswith("tool_call"):
+        for cause, pattern, replacement in _SLIPS:
+            yield cause, pattern.sub(replacement, text)
         yield from _joined(text, names, task.language)
     calls = _decoded(HANDLERS["auto"], text) or json_calls(text, names)
     if form.startswith("tool_call") and not calls:
@@ -338,7 +350,8 @@ def _cause_of_nothing(task: Task, text: str) -> str:
         return "code instead of calls"
     marked = any(f'"{name}"' in text or f"<{name}" in text for name in names)
     if marked or any(call_spans(text, names)):
-        return "quotation marks" if _TWO_QUOTES.search(text) else "unreadable call"
+        bare = _STRING.sub("\0", text)
+        return "quotation marks" if _UNQUOTED.search(bare) else "unreadable call"
     if bears_call(text):
         return "unread call"
     is_bracketed = _BRACKETED.fullmatch(text.strip()) is not None

@@ -21,7 +21,11 @@ from fctncalling.lab.viewer.run_files import (
 MAX_TASKS = 100_000
 """Tasks whose outcomes are compared."""
 MAX_NAMED = 200
-"""Tasks gained or lost that a page names."""
+"""Tasks gained or lost that a page names, with both answers."""
+MAX_ANSWER_CHARS = 2000
+"""Of an answer to such a task; the rest is left out."""
+TaskKey = tuple[str, str]
+"""Category and id of a task."""
 SUCCESS = "env/success_rate"
 COUNTS_BELOW = 0.05
 """Largest p-value of a difference that counts."""
@@ -34,8 +38,11 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     """
     judged = [_judged(run) for run in runs]
     of_models = all(run.kind in ("answers", "judged answers") for run in runs)
-    tallies, rates = zip(*map(_outcomes, judged), strict=True)
-    changes = [_changes(rates[0], each) for each in rates[1:]]
+    tallies, rates, answers = zip(*map(_outcomes, judged), strict=True)
+    changes = [
+        _changes(rates[0], other, (answers[0], shown))
+        for other, shown in zip(rates[1:], answers[1:], strict=True)
+    ]
     letters = [
         chr(65 + index % 26) + (str(index // 26) if index > 25 else "")
         for index in range(len(runs))
@@ -71,10 +78,15 @@ def _sentence(
     # The best of several differs by chance more often.
     verdict = "" if p * len(changes) < COUNTS_BELOW else "no difference that counts, "
     verdict = f"({verdict}p = {p:.2g})"
+    common = ""
+    if of_models and not change["is_same_set"]:
+        common = f"of {change['both']} tasks that both have: "
+        pairs = zip((0, best), change["solved"], strict=True)
+        first, other = (f"{letters[at]} {solved}" for at, solved in pairs)
     if of_models:
         alone = {letters[0]: change["num_lost"], letters[best]: change["num_gained"]}
         only = ", ".join(f"only {letter} right {count}" for letter, count in alone.items())
-        return f"{first}, {other} right{others}; {only} {verdict}"
+        return f"{common}{first}, {other} right{others}; {only} {verdict}"
     gained = f"{change['num_gained']} tasks gained, {change['num_lost']} lost"
     return f"{first} \N{RIGHTWARDS ARROW} {other} right{others}; {gained} {verdict}"
 
@@ -88,10 +100,14 @@ def _judged(run: LoadedRun) -> LoadedRun:
     return LoadedRun(run.path, run.kind, EpisodeLines(greedy[-1], []), greedy[-1])
 
 
-def _outcomes(run: LoadedRun) -> tuple[Tally, dict[tuple[str, str], float]]:
-    """Return the counts of each category, and the success of each (category, task): a share."""
+def _outcomes(run: LoadedRun) -> tuple[Tally, dict[TaskKey, float], dict[TaskKey, Record]]:
+    """Return the counts of each category, the success of each task (a share) and its answer.
+
+    Of several answers to a task the first.
+    """
     tally: Tally = {}
-    tasks: dict[tuple[str, str], list[bool]] = {}
+    tasks: dict[TaskKey, list[bool]] = {}
+    answers: dict[TaskKey, Record] = {}
     for record in run.episodes:
         entry = episode_entry(record, run)
         count_outcome(tally, entry)
@@ -99,11 +115,23 @@ def _outcomes(run: LoadedRun) -> tuple[Tally, dict[tuple[str, str], float]]:
         known = not entry["invalid"] and entry["success"] is not None
         if known and (key in tasks or len(tasks) < MAX_TASKS):
             tasks.setdefault(key, []).append(bool(entry["success"]))
-    return tally, {key: sum(each) / len(each) for key, each in tasks.items()}
+            answers.setdefault(key, _answer(entry))
+    return tally, {key: sum(each) / len(each) for key, each in tasks.items()}, answers
+
+
+def _answer(entry: Record) -> Record:
+    """Return an episode's texts, shortened, and its verdict."""
+    text = "\n".join(step["text"] for step in entry["steps"])
+    if len(text) > MAX_ANSWER_CHARS:
+        text = f"{text[:MAX_ANSWER_CHARS]}\n({len(text) - MAX_ANSWER_CHARS:,} characters left out)"
+    verdict = "right" if entry["success"] else entry["message"] or entry["error_type"] or "wrong"
+    return {"text": text, "verdict": verdict}
 
 
 def _changes(
-    first: Mapping[tuple[str, str], float], other: Mapping[tuple[str, str], float]
+    first: Mapping[TaskKey, float],
+    other: Mapping[TaskKey, float],
+    answers: Sequence[Mapping[TaskKey, Record]],
 ) -> Record:
     """Return which tasks that both played another run solves more, or less, often."""
     both = [key for key in first if key in other]
@@ -116,10 +144,14 @@ def _changes(
     }
     return {
         "both": len(both),
+        "is_same_set": len(both) == len(first) == len(other),
+        "solved": [sum(each[key] == 1 for key in both) for each in (first, other)],
         "num_gained": len(gained),
         "num_lost": len(lost),
         "gained": [task for _, task in gained[:MAX_NAMED]],
         "lost": [task for _, task in lost[:MAX_NAMED]],
+        "gained_answers": [[each[key] for each in answers] for key in gained[:MAX_NAMED]],
+        "lost_answers": [[each[key] for each in answers] for key in lost[:MAX_NAMED]],
         "by_category": by_category,  # [gained, lost]
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,12 @@ from fctncalling.cli.score.results import (
     read_response,
 )
 from fctncalling.cli.score.score_files import steps_of_messages
-from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, read_records
+from fctncalling.cli.shared.jsonl_records import (
+    InputError,
+    SourceRecord,
+    read_records,
+    with_progress_bar,
+)
 from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.errors import TaskError
@@ -25,7 +31,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.episode_log import dataclass_to_json, verdict_fields
-from fctncalling.lab.viewer.run_files import LoadedRun, Record
+from fctncalling.lab.viewer.run_files import LoadedRun, Record, ViewError
 
 
 def is_answers(path: Path) -> bool:
@@ -57,14 +63,21 @@ class JudgedAnswers:
     def __iter__(self) -> Iterator[Record]:
         """Yield an episode record of each answer, numbered from 1; raises InputError."""
         self.unread = UnreadAnswers(self._flags)
-        for number, (results, _, line) in enumerate(self._answers, 1):
+        answers = with_progress_bar(self._answers, f"judging {self._path.name}", "answer")
+        for number, (results, _, line) in enumerate(answers, 1):
             task = self._finder.find_task(line)
             head = {"line": number, "id": task.id, "model": results.model}
             head |= {"category": results.category, "ground_truth": task.ground_truth}
             yield {**head, **self._judged(results, line, task)}
 
     def loaded(self) -> LoadedRun:
-        """Return the answers as a run that a page is made of."""
+        """Return the answers as a run that a page is made of; ViewError for several models'."""
+        if len(models := sorted({results.model for results in self._answers.files})) > 1:
+            given = shlex.join(str(self._path / model) for model in models)
+            raise ViewError(
+                f"{self._path} holds the answers of {len(models)} models: expected those of one; "
+                f"to compare them: fctncalling view {given}"
+            )
         notes = [*self._answers.notes]
         return LoadedRun(self._path, "judged answers", self, self._path, notes=notes)
 

@@ -103,15 +103,19 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
     tasks = {entry["task"] for entry in seen.chosen.values()}
     for line, entry in seen.chosen.items():
         entry |= _world(entry, seen.records[line], find_task) | of_tokens.lanes.get(line, {})
-    count, total = len(seen.chosen), sum(each["episodes"] for each in seen.tally.values())
+    episodes = list(seen.chosen.values())
+    if is_failures_first := run.kind in ("answers", "judged answers"):
+        episodes.sort(key=lambda entry: (not entry["invalid"], entry["success"] is True))
+    count, total = len(episodes), sum(each["episodes"] for each in seen.tally.values())
     shown = f"{count:,} episodes"
     if count < total:
-        shown = f"{count:,} of {total:,} episodes, the worst first (--worst N shows more)"
+        shown = f"{count:,} of {total:,} episodes, the worst (--worst N shows more)"
     return {
         "format": FORMAT_VERSION,
         "title": str(run.path),
         "sentence": headline(run, seen.tally),
         "kind": run.kind,
+        "failures_first": is_failures_first,
         "update": run.update,
         "algorithm": run.tokens.header["algorithm_name"] if run.tokens else None,
         "credit": of_tokens.credit,
@@ -128,7 +132,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
         "num_read": total,
         "checks": of_tokens.checks or run.checks,
         "pieces": run.tokens.header["pieces"] if run.tokens else {},
-        "episodes": list(seen.chosen.values()),
+        "episodes": episodes,
         "members": seen.members,
         "tally": seen.tally,
         "over_updates": answers_over_updates(run, tasks),

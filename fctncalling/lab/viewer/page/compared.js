@@ -7,6 +7,7 @@ function drawCompared() {
       const all = Object.values(tallies[index]).reduce(addCounts, NO_COUNT);
       return [letters[index], path(title), path(files[index]), rateCell(all, "success", NO_COUNT), rateCell(all, "strict", NO_COUNT), ...trained.map((name) => number(metrics[index][name]))];
     }))),
+    changes.every((each) => each.is_same_set) ? null : el("p", { class: "soft" }, "The runs have different tasks: their rates are each of its own, gained and lost tasks those that both have."),
     comparedCurves(curves, letters), comparedCategories(tallies, letters), comparedTasks(changes, letters),
     settings.length ? el("section", { class: "card" }, el("h2", {}, "Settings that differ"),
       table(["setting", ...letters], settings.map(([name, ...values]) => [el("code", {}, name), ...values.map((each) => el("code", {}, each === null ? "–" : String(each)))]))) : null);
@@ -57,15 +58,23 @@ function comparedCategories(tallies, letters) {
     table(["category", ...letters], categories.map((category) => [category, ...counts.map((of) => rateCell(of(category), "success", counts[0](category)))])));
 }
 
+// A task that opens to the answers of two runs, each with its verdict.
+function bothAnswers(name, answers, letters) {
+  return el("details", { class: "both" }, el("summary", {}, name), answers.map(({ text, verdict }, at) =>
+    [el("p", { class: "soft" }, `${letters[at]}: ${verdict}`), el("pre", { class: "result" }, text || "(empty)")]));
+}
+
 function comparedTasks(changes, letters) {
   const models = page.data.compared.of_models;
   const words = (letter) => models ? [`only ${letter} right`, `only ${letters[0]} right`] : ["gained", "lost"];
   const split = changes.flatMap((each, index) => Object.entries(each.by_category).map(([name, counts]) => [letters[index + 1], name, ...counts.map(String)]));
-  const list = (words, count, names) => count ? el("details", {}, el("summary", {}, `${count} ${words}`), el("p", { class: "soft" }, names.join(", "), names.length < count ? " …" : "")) : el("span", {}, `0 ${words}`);
+  const list = (words, count, names, answers, letter) => count ? el("details", {}, el("summary", {}, `${count} ${words}`),
+    names.map((name, at) => bothAnswers(name, answers[at], [letters[0], letter])),
+    names.length < count ? el("p", { class: "soft" }, `${count - names.length} more tasks are not on this page`) : null) : el("span", {}, `0 ${words}`);
   return el("section", { class: "card", id: "compared-tasks" }, el("h2", {}, `Tasks against run ${letters[0]}`),
     table(["run", "tasks of both", ...words("it")], changes.map((each, index) => {
       const [gained, lost] = words(letters[index + 1]);
-      return [letters[index + 1], String(each.both), list(gained, each.num_gained, each.gained), list(lost, each.num_lost, each.lost)];
+      return [letters[index + 1], String(each.both), list(gained, each.num_gained, each.gained, each.gained_answers, letters[index + 1]), list(lost, each.num_lost, each.lost, each.lost_answers, letters[index + 1])];
     })),
     table(["run", "category", ...words("it")], split));
 }

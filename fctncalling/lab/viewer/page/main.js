@@ -65,6 +65,7 @@ async function start() {
   await readData();
   document.title = `${page.data.title} – fctncalling`;
   if (page.data.compared) DEFAULTS.view = "compared";
+  if (page.data.failures_first) ORDERS.file[0] = "failures first";
   readAddress();
   draw();
   showInList();
