@@ -105,7 +105,7 @@ def test_no_value_of_any_field_stops_the_page(tmp_path: Path) -> None:
     run = load_run(written(tmp_path / "odd.jsonl", [*records, RECORD]))
     data = page_data(run, lambda record: (None, {}), worst=len(records) + 1)
     assert len(records) // 3 < len(data["episodes"]) < len(records)
-    assert data["episodes"][-1]["line"] == len(records) + 1
+    assert len(records) + 1 in {entry["line"] for entry in data["episodes"]}
     assert "more lines are left out" in " ".join(data["notes"])
     assert page_file.page_html(data)
 
@@ -125,7 +125,7 @@ def test_long_files_are_read_line_by_line(tmp_path: Path, monkeypatch: pytest.Mo
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4_000_000
-    assert [each["task"] for each in data["episodes"]] == ["0", "1", "1500"]
+    assert [each["task"] for each in data["episodes"]] == ["1500", "0", "1"]
     assert (len(data["members"]), data["tally"]["c"]["episodes"]) == (10, 2000)
     assert data["tally"]["c"]["success"] == 1999
 

@@ -249,7 +249,7 @@ def test_a_reward_that_nobody_judged_is_no_success(tmp_path: Path) -> None:
     path = tmp_path / "sessions.jsonl"
     path.write_text("\ufeff" + "".join(f"{json.dumps(each)}\n" for each in lines))  # with a mark
     data = data_of(path)
-    assert [each["success"] for each in data["episodes"]] == [None, True, False]
+    assert [each["success"] for each in data["episodes"]] == [None, False, True]
     tally = data["tally"][""]
     assert (tally["judged"], tally["success"], tally["return"]) == (2, 1, 1.75)
     assert data["notes"] == []
