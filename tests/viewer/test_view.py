@@ -495,6 +495,8 @@ def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFi
     for name, gamma in (("one", 0.9), ("two", 0.8)):
         resolved = {"gamma": gamma, "device": "cpu"}
         write_sample_run(tmp_path / "runs" / name, sample_contents(), lam=gamma, resolved=resolved)
+        learned = json.dumps({"episodes": 512 if name == "one" else 1024})
+        (tmp_path / "runs" / name / "evaluation.json").write_text(learned)
         os.utime(tmp_path / "runs" / name / "episodes", (0, 100 * gamma))
     assert main(["view", str(tmp_path / "runs")]) == 0
     compared = data_in(tmp_path / "runs" / "view.html")["compared"]
@@ -504,4 +506,6 @@ def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFi
         ("lam", [0.8, 0.9]),
         ("resolved.gamma", [0.8, 0.9]),
     ]
+    unequal = "; learned from unequal numbers of episodes: A 1,024, B 512"
+    assert compared["sentence"].endswith(unequal)
     assert "4 episodes" in capsys.readouterr().out

@@ -50,7 +50,8 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     return {
         "titles": [str(run.path) for run in runs],
         "letters": letters,
-        "sentence": _sentence(letters, tallies, changes, of_models=of_models),
+        "sentence": _sentence(letters, tallies, changes, of_models=of_models)
+        + _unequal_episodes(letters, runs),
         "of_models": of_models,
         "files": [run.episodes_file.name for run in judged],
         "tallies": list(tallies),
@@ -89,6 +90,15 @@ def _sentence(
         return f"{common}{first}, {other} right{others}; {only} {verdict}"
     gained = f"{change['num_gained']} tasks gained, {change['num_lost']} lost"
     return f"{first} \N{RIGHTWARDS ARROW} {other} right{others}; {gained} {verdict}"
+
+
+def _unequal_episodes(letters: Sequence[str], runs: Sequence[LoadedRun]) -> str:
+    """Return from how many episodes each run learned if the numbers differ; else ""."""
+    counts = [run.evaluation.get("episodes") for run in runs]
+    if len(set(counts)) == 1:
+        return ""
+    each = ", ".join(f"{letter} {n or 0:,}" for letter, n in zip(letters, counts, strict=True))
+    return f"; learned from unequal numbers of episodes: {each}"
 
 
 def _judged(run: LoadedRun) -> LoadedRun:
