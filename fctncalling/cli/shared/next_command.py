@@ -17,7 +17,7 @@ def next_command(name: str, *words: str | Path, like: argparse.Namespace | None 
             reading = {"form": None, "handler": None, "dots": "auto"}
             for flag, default in reading.items():
                 value = getattr(like, flag, default)
-                flags += [] if value == default else [f"--{flag}", value]
+                flags += [] if value == default else [f"--{flag}", str(value)]
         flags += ["--tools", *like.tools] if like.tools else []
         flags += ["--tools_seed", like.tools_seed] if like.tools_seed else []
         flags += ["--allow_task_tools"] if like.allow_task_tools else []
