@@ -20,7 +20,7 @@ class LineProcess:
     """Child process on one thread that answers each JSON line on its stdin with one on stdout."""
 
     def __init__(self, command: Sequence[str | Path], **variables: str) -> None:
-        """variables: of the environment, beside those of this process."""
+        """variables: environment variables added to those of this process."""
         self._name = " ".join(map(str, command[:2]))
         self._process = subprocess.Popen(
             command,

@@ -138,7 +138,7 @@ class GenerationEngine(Engine):
     def begin_sequence(
         self, slot: int, seed: int | None = None, *, stream: torch.Generator | None = None
     ) -> None:
-        """Begin a sequence in a slot, cleared, with a random stream of its own.
+        """Clear a slot and begin a sequence in it, with its random seed.
 
         A seed gives it its own random stream, `stream` is one that it shares with others.
         """

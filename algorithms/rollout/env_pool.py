@@ -67,7 +67,7 @@ class EnvPool(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start anew: drop all pending requests, whose late responses are ignored."""
+        """Drop all pending requests; late responses to them are ignored."""
 
     @abstractmethod
     def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
@@ -256,7 +256,7 @@ class ThreadEnvPool(EnvPool):
         return self._inbox.qsize()
 
     def start(self) -> None:
-        """Start anew: drop all pending requests, whose late responses are ignored."""
+        """Drop all pending requests; late responses to them are ignored."""
         self._pending.clear()
 
     def send(self, slot: int, request: EnvRequest, within_s: float) -> None:

@@ -109,7 +109,7 @@ class RoleView:
         self._begin_row()
 
     def _answered_calls(self, num_results: int) -> Message | None:
-        """Return the last message of the policy with those of its calls that results answer."""
+        """Return the policy's last message, with its answered calls alone; None without any."""
         if not num_results or not self.history or not self.history[-1].get("tool_calls"):
             return None
         last = self.history[-1]
@@ -400,7 +400,7 @@ def _place(info: dict[str, Any]) -> list[Place]:
 
 
 def _calls(info: Mapping[str, Any]) -> list[Call]:
-    """Return the calls of the last action, where the environment tells them."""
+    """Return the calls of the last action; [] if the environment names none."""
     return [call for call in info.get("calls") or () if isinstance(call, Call)]
 
 

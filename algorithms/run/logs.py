@@ -265,7 +265,7 @@ class RunLog:
 
 
 class NoLog(RunLog):
-    """No log: writes nothing, of every process but the first."""
+    """Log that discards everything, for all processes but the first."""
 
     writes = False
 

@@ -128,7 +128,7 @@ def _num_tokens(episode: EpisodeRecord) -> float:
 
 
 def _examples(alarm: Alarm, episodes: Sequence[EpisodeRecord]) -> tuple[str, ...]:
-    """Return the ids of the episodes that show the alarm best, of those of its update."""
+    """Return the ids of the update's episodes that show an alarm best."""
     score = EXAMPLES.get(alarm.name, _num_tokens)
     scores = [(score(each), -line) for line, each in enumerate(episodes, 1) if not each.invalid]
     best = sorted((each for each in scores if each[0] > 0), reverse=True)[:NUM_EXAMPLES]

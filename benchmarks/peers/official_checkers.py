@@ -363,7 +363,7 @@ class VendorStandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Loader of vendors' modules that are not installed: the decoders need none of them."""
 
     def find_spec(self, name, path=None, target=None):
-        """Return a specification of any module; asked last, when nobody else has it."""
+        """Return a stub specification for a module that no other finder has."""
         if name.startswith("bfcl_eval"):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)

@@ -163,7 +163,7 @@ def try_template(path: Path) -> Reading:
 
 
 def holds(text: str, calls: list[Call]) -> bool:
-    """Return whether a text contains each call's name as often as it is called."""
+    """Return whether a text names each function as often as it is called."""
     return all(text.count(call.name) >= 1 for call in calls)
 
 
