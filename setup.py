@@ -22,7 +22,7 @@ def subpackages(folder: str) -> list[str]:
 
 
 def packages() -> list[str]:
-    """Return every package of the project: the top floor's own, then the rooms'.
+    """Return all packages: those of fctncalling/, then those of the rooms.
 
     Where the clone has symbolic links, the rooms are seen below `fctncalling/` too; they are taken
     from the top only.

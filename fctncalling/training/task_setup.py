@@ -76,7 +76,7 @@ def _naming_flag(flag: str, *errors: type[Exception]) -> Iterator[None]:
 def _configured_tools(
     run_config: RunConfig, flag: str, needs: str = "enable_tool_use"
 ) -> tuple[ExecutorConfig, list[Any]]:
-    """Load a configuration and its tools; SettingError naming the flag, or what needs them."""
+    """Load a tool configuration and its tools; SettingError names the flag at fault."""
     path = run_config.tool_config_path
     flag = "tool_config_path" if path else flag
     with _naming_flag(flag, ConfigError), _naming_flag(needs, SandboxUnavailable):

@@ -81,13 +81,13 @@ class AdaptReport:
         return list(self.played.values())[-1]
 
     def declining(self, name: str) -> tuple[int, int]:
-        """Return (declined, to be declined): of --test where it has such tasks, else held-out."""
+        """Return the declined and all irrelevance tasks, of --test if it has any, else held-out."""
         both = self.played[name]
         own = answers_to_irrelevance_tasks(both.test)
         return _solved(own or answers_to_irrelevance_tasks(both.held_out))
 
     def calling(self, name: str) -> tuple[int, int]:
-        """Return (solved, asked) of tasks that want calls: of --test where it has such."""
+        """Return the solved and all tasks with calls, of --test if it has any."""
         both = self.played[name]
         return _solved(answers_to_call_tasks(both.test) or answers_to_call_tasks(both.held_out))
 

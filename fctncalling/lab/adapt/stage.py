@@ -63,7 +63,7 @@ class Stages:
         deadline: float | None = None,
         grace_s: float | None = None,
     ) -> Path:
-        """Do a stage unless it is done; return its folder.
+        """Run a stage unless it is finished; return its folder.
 
         At `deadline` (of time.monotonic) it is told to end with what it has, and killed `grace_s`
         later; what a killed one had counts too. AdaptError where it fails, KeyboardInterrupt where

@@ -207,7 +207,7 @@ Make = Callable[[Any, random.Random], Mutated]
 
 
 class Mutation(NamedTuple):
-    """Change of a right answer, with the group that it is made for."""
+    """Mutation of a right answer, and the group it belongs to."""
 
     group: str
     make: Make

@@ -141,7 +141,7 @@ _PROGRAM = re.compile(
 
 
 class FormRepair(NamedTuple):
-    """Repaired text; `text` is None where no call could be read out of it."""
+    """Repaired text; `text` is None if no call could be read."""
 
     causes: tuple[str, ...]
     text: str | None
@@ -149,7 +149,7 @@ class FormRepair(NamedTuple):
 
 
 def repair_form(task: Task, form: str, text: Any) -> FormRepair:
-    """Return a text as the decoder of the task and form reads it, and what had to be mended.
+    """Repair a text until the task's decoder reads it; return it with the repairs.
 
     No cause: the decoder found calls in it already. Names and values are never changed.
     """
@@ -220,7 +220,7 @@ def _unpacked(call: ast.Call, parameters: Sequence[str]) -> list[ast.keyword] | 
 
 
 def decode_or_error(handler: Handler, text: Any) -> list[Call] | DecodeError:
-    """Return the calls of a text, or what the decoder says against it."""
+    """Return the calls of a text, or the decoder's error message."""
     try:
         if not isinstance(text, str):
             raise DecodeError("shape", f"expected text, got {type(text).__name__}")
@@ -249,7 +249,7 @@ def _calls_within(task: Task, form: str, text: str, calls: Sequence[Call]) -> st
 
 
 def _decoded(handler: Handler, text: str) -> list[Call]:
-    """Return the calls of a text, none where the decoder says anything against it."""
+    """Return the calls of a text; [] if it cannot be decoded."""
     outcome = decode_or_error(handler, text)
     return [] if isinstance(outcome, DecodeError) else outcome
 
@@ -342,7 +342,7 @@ def _written(task: Task, form: str, handler: Handler, calls: Sequence[Call]) -> 
 
 
 def _cause_of_nothing(task: Task, text: str) -> str:
-    """Return what is wrong with a text out of which no call can be read."""
+    """Return why no call can be read from a text."""
     names = documented_function_names(task)
     if is_cut(text):
         return "truncated"

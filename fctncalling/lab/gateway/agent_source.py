@@ -291,7 +291,7 @@ def _words(command: str) -> list[str]:
 def _started(
     command: list[str], told: Mapping[str, str], *, stdin: int, stdout: int | IO[str]
 ) -> subprocess.Popen[str]:
-    """Start a process under a guard: what it starts ends with it, and both with this process."""
+    """Start a process whose children end with it, and which ends with this process."""
     if shutil.which(command[0]) is None:
         fault = "no such program"
         raise SettingError(f"--agent_command {command[0]}: it cannot be started: {fault}")

@@ -156,7 +156,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
             self._send(code, GatewayError(code, message or explain or "refused").body())
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def _answered(self, answer: Any) -> None:
         told = [self.headers.get(name, "0") for name in ("Content-Length", "Transfer-Encoding")]

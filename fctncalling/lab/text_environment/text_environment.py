@@ -453,7 +453,7 @@ class TextEnvironment:
                     self.on_token(self._first + (history.slot or 0), token, None)
 
     def _result_or_none(self, block: CallBlock) -> str | None:
-        """Return a call's result, None where infrastructure failed."""
+        """Return a call's result; None if infrastructure failed."""
         try:
             return self._tools.run_block(block).text
         except InfrastructureError:

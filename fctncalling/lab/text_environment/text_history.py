@@ -160,7 +160,7 @@ class TextHistory:
 
     @property
     def outcome(self) -> str:
-        """Reward of the episode, and how it ended unless it came to its own end."""
+        """Reward of the episode, and why it was cut, if it was."""
         reward = float(self.reward)
         text = f"Reward: {'none' if math.isnan(reward) else f'{reward:g}'}"
         if self.invalid:
