@@ -261,3 +261,23 @@ def test_a_reward_that_fails_ends_the_run_in_one_line(
     assert error.startswith(f"error: after 0 updates: --reward my_code:{name}")
     assert told in error
     assert error.count("\n") == 1
+
+
+def test_the_example_of_a_group_takes_each_episodes_return_less_its_groups_mean() -> None:
+    policy = policy_with_values()
+    config = settings(algorithm_name="own_algorithm:GROUP_MEAN", gamma=1.0)
+    sys.modules.pop("own_algorithm", None)
+    episodes = some_episodes(policy)
+    targets = targets_of(policy, episodes, config)
+    groups: dict[object, list[float]] = {}
+    for episode in episodes:
+        groups.setdefault(episode.group_key, []).append(episode.episode_return)
+    expected = [
+        episode.episode_return - sum(returns) / len(returns)
+        for episode in episodes
+        for returns in [groups[episode.group_key]]
+        for row in episode.rows
+        for acted in row.acted
+        if acted
+    ]
+    assert targets.advantages.tolist() == pytest.approx(expected, abs=1e-6)
