@@ -199,11 +199,42 @@ def estimate_advantages(
     )
 
 
+def rehearse_estimate(algorithm: Algorithm, config: TrainConfig) -> None:
+    """Estimate three made-up episodes; SettingError where an algorithm of one's own cannot.
+
+    Before a run begins: its first update may be far away.
+    """
+    acted = torch.tensor([[True, True, True], [True, True, False], [True, True, True]])
+    ends = torch.tensor([[True, False, True], [False, True, False], [True, False, True]])
+    last = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.0]])
+    trajectories = Trajectories(
+        rewards=last,
+        values=0.25 * acted,
+        acted=acted,
+        ends_action=ends,
+        bootstrap=torch.tensor([0.0, 0.0, 0.25]),  # the third was cut
+        group=torch.tensor([0, 0, 1]),
+    )
+    try:
+        estimate = algorithm.estimate(trajectories, config)
+    except Exception as error:
+        raise SettingError(
+            f"--algorithm_name {config.algorithm_name}: its estimate fails on three made-up "
+            f"episodes of up to three tokens: {type(error).__name__}: {error}"
+        ) from error
+    _check_estimate(estimate, trajectories, config)
+
+
 def _check_estimate(
     estimate: AdvantageEstimate, trajectories: Trajectories, config: TrainConfig
 ) -> None:
     """Raise SettingError for an estimate of one's own that breaks its contract."""
     acted = trajectories.acted
+    if not isinstance(estimate, AdvantageEstimate):
+        raise SettingError(
+            f"--algorithm_name {config.algorithm_name}: its estimate returned "
+            f"{type(estimate).__name__}, expected AdvantageEstimate(advantages, returns, loss_mask)"
+        )
     for name, field in estimate._asdict().items():
         masks = name == "loss_mask"
         what = f"{field.dtype} {tuple(field.shape)}" if isinstance(field, Tensor) else repr(field)

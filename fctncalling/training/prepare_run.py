@@ -37,6 +37,7 @@ from fctncalling.algorithms.run.logs import (
     results_folder,
 )
 from fctncalling.algorithms.supervised import SupervisedLearner
+from fctncalling.algorithms.targets import rehearse_estimate
 from fctncalling.call_form import find_call_form
 from fctncalling.envs.state_hash import STATE_HASH_VERSION
 from fctncalling.laboratory import import_laboratory_module
@@ -249,6 +250,8 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
     check_rollout(config, run_config)
     check_wandb(run_config.wandb)
     check_algorithm(config.algorithm_name)
+    if config.has_own_algorithm:
+        rehearse_estimate(find_algorithm(config.algorithm_name), config)
     parse_template_kwargs(run_config.chat_template_kwargs)
     _check_results_dir(Path(config.results_dir))
     model = config.model_name_or_path

@@ -23,9 +23,9 @@ from fctncalling.algorithms.learning_signal import shape_rewards
 from fctncalling.algorithms.targets import estimate_advantages
 from fctncalling.algorithms.values import Values
 from fctncalling.cli.train import main, parse_settings
-from fctncalling.training.prepare_run import learning_notes
+from fctncalling.training.prepare_run import check_start, learning_notes
 from fctncalling.training.resume import keep_former_defaults
-from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS
+from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS, RunConfig
 
 torch.set_num_threads(1)
 ROOT = Path(__file__).parents[2]
@@ -173,6 +173,27 @@ def test_an_estimate_that_breaks_its_contract_is_named(
     assert fault in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("estimate", "fault"),
+    [
+        (lambda t, _: t.values[5], "its estimate fails on three made-up episodes of up to three "),
+        (lambda t, _: (t.values, t.values), "its estimate returned tuple, expected AdvantageEst"),
+    ],
+)
+def test_an_estimate_is_rehearsed_before_anything_is_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, estimate: Any, fault: str
+) -> None:
+    broken = importlib.import_module("own_algorithm").MONTE_CARLO._replace(estimate=estimate)
+    monkeypatch.setattr("own_algorithm.MONTE_CARLO", broken)
+    config = TrainConfig(
+        **EMBEDDED_MODEL_DEFAULTS,
+        algorithm_name="own_algorithm:MONTE_CARLO",
+        results_dir=str(tmp_path),
+    )
+    with pytest.raises(SettingError, match=f"own_algorithm:MONTE_CARLO: {fault}"):
+        check_start(config, RunConfig())
+
+
 def test_trajectories_keep_their_contract() -> None:
     """What `Trajectories` says of order, padding, groups, ends and lambda."""
     config = settings(algorithm_name="my_code:SPY", reward_scale=2.0, gamma=0.9, lam=None)
@@ -270,13 +291,13 @@ def test_the_example_of_a_group_takes_each_episodes_return_less_its_groups_mean(
     episodes = some_episodes(policy)
     targets = targets_of(policy, episodes, config)
     groups: dict[object, list[float]] = {}
-    for episode in episodes:
-        groups.setdefault(episode.group_key, []).append(episode.episode_return)
+    for played in episodes:
+        groups.setdefault(played.group_key, []).append(played.episode_return)
     expected = [
-        episode.episode_return - sum(returns) / len(returns)
-        for episode in episodes
-        for returns in [groups[episode.group_key]]
-        for row in episode.rows
+        played.episode_return - sum(returns) / len(returns)
+        for played in episodes
+        for returns in [groups[played.group_key]]
+        for row in played.rows
         for acted in row.acted
         if acted
     ]
