@@ -42,7 +42,7 @@ HOME = os.environ.get("FCTNCALLING_HOME", "").rstrip("/")
 
 
 def long_description() -> str:
-    """Return the README as package pages show it, where no tree of files is beside it.
+    """Return the README for package pages, which have no tree of files.
 
     Links and pictures within the tree become absolute ones of the version's tag at HOME. Without
     HOME pictures are left out, and links become their paths.

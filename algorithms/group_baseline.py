@@ -1,4 +1,4 @@
-"""Group baselines: what the other episodes of a task say of its difficulty and of its states.
+"""Group baselines: estimates of state values from the other episodes of a task.
 
 Tools are deterministic, so the episodes of a group meet in equal states, which
 `info["state_hash"]` names. What the others got from there on is the state's value without a critic.
@@ -145,7 +145,7 @@ def _by_action(tokens: Tensor, at: Tensor, number: Tensor) -> Tensor:
 
 
 def _returns_to_go(rewards: Sequence[float], gamma: float, later: float) -> list[float]:
-    """Return the reward to go from each action; `later` is the value behind the last."""
+    """Return the reward to go from each action; `later` is the value after the last."""
     found = []
     for reward in reversed(rewards):
         later = reward + gamma * later

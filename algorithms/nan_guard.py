@@ -26,7 +26,7 @@ class NotFiniteError(FloatingPointError):
 
 
 def check_finite(name: str, tensor: Tensor, where: str = "before the first step") -> None:
-    """Check that a tensor is finite; NotFiniteError says how much of it is not."""
+    """Check that a tensor is finite; NotFiniteError with the share of entries that are not."""
     bad = ~torch.isfinite(tensor)
     if bool(bad.any()):
         raise NotFiniteError(
@@ -101,7 +101,7 @@ def first_bad_weight(policy: nn.Module) -> str | None:
 
 
 def first_bad_gradient(policy: nn.Module) -> str | None:
-    """Return the first bad gradient: the name of the weight whose gradient is not finite."""
+    """Return the name of the first weight with a gradient that is not finite."""
     gradients = ((name, weight.grad) for name, weight in policy.named_parameters())
     return next(
         (f'gradient of "{name}"' for name, it in gradients if it is not None and _is_bad(it)), None

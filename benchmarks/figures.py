@@ -1,4 +1,4 @@
-"""Figures of a benchmark: printed beside their bounds, and written by `--json FILE`.
+"""Figures of a benchmark: printed with their bounds, and written by `--json FILE`.
 
 docs/evidence_tables.py makes the tables of the pages from the files in results/kept/performance.
 """

@@ -39,7 +39,7 @@ WITHOUT_DOCS = frozenset({"MemoryAPI"})
 
 
 class MissingDocs(TaskError):
-    """Error of a class whose functions are not documented."""
+    """Error of a class without documented functions."""
 
 
 class FunctionDocs:

@@ -17,7 +17,7 @@ from fctncalling.lab.forge.single_turn import single_turn_entry
 
 
 class Card(NamedTuple):
-    """One category, or several that are judged alike."""
+    """One category, or several with the same judging."""
 
     title: str
     what: str

@@ -1,4 +1,4 @@
-"""Tables of docs/evidence and docs/scaling.md, from kept files: `python docs/evidence_tables.py`.
+"""Tables of docs/evidence and docs/scaling.md, from results/kept: `python docs/evidence_tables.py`.
 
 Each stands between `<!-- table NAME -->` and `<!-- end -->`; a test holds the pages to them.
 """
@@ -53,7 +53,7 @@ ROLES = {
 
 
 def main_job(run: str) -> dict[str, list[tuple[str, str]]]:
-    """Return a kept run's rows: of each part of the tasks the RATES before and after, in %."""
+    """Return a recorded run's rows: the RATES of each part of the tasks before and after, in %."""
     evaluation = _read(f"main/{run}/evaluation.json")
     before, after = evaluation["before"], evaluation["after"]
     parts = {
@@ -70,7 +70,7 @@ def main_job(run: str) -> dict[str, list[tuple[str, str]]]:
 
 
 def main_job_table() -> str:
-    """Return the rows of the default run that the page shows, and the control's last."""
+    """Return the page's rows of the default run, and the control's last."""
     rows = [
         ("all", "seed1", "all"),
         ("multi-turn", "seed1", "all multi-turn"),
@@ -153,7 +153,7 @@ def forged_turns_table() -> str:
 
 
 def forge_report() -> dict[str, dict[str, tuple[str, str]]]:
-    """Return the kept report of `forge`: category -> measure -> forged, official."""
+    """Return the recorded report of `forge`: category -> measure -> forged, official."""
     text = (FORGED / "forged.jsonl.report.md").read_text("utf-8")
     categories = re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.M | re.DOTALL)
     row = re.compile(r"^\| (.+?) \| (.+?) \| (.+?) \|$", re.M)
@@ -161,7 +161,7 @@ def forge_report() -> dict[str, dict[str, tuple[str, str]]]:
 
 
 def discriminator() -> dict[str, str]:
-    """Return category -> AUC of texts, from the kept output of benchmarks/jobs/likeness.py."""
+    """Return category -> AUC of texts, from the recorded output of benchmarks/jobs/likeness.py."""
     text = (FORGED / "likeness.txt").read_text("utf-8")
     return dict(re.findall(r"^(\w+) +AUC of texts .*?\) +([\d.]+)", text, re.M))
 

@@ -25,7 +25,7 @@ _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Return a page in which no line breaks behind a flag's dashes, and cells name their column."""
+    """Return a page without line breaks after a flag's dashes, with column names in its cells."""
     html = _TABLE.sub(lambda table: _with_heads(table[0]), html)
     return _INLINE_CODE.sub(
         lambda code: _FLAG.sub(r'<span class="flag">\g<0></span>', code[0]), html

@@ -36,7 +36,7 @@ ESTIMATORS = ("TPPO_state", "TPPO_shrunk", "TPPO", "leave_one_out", "GRPO", "shu
 
 
 def metrics(run: str) -> list[dict[str, Any]]:
-    """Return the lines of a kept run's metrics."""
+    """Return the lines of a recorded run's metrics."""
     text = (KEPT / run / "metrics.jsonl").read_text("utf-8")
     return [json.loads(line) for line in text.splitlines()]
 

@@ -78,12 +78,12 @@ class TemplateForm(NamedTuple):
 
     @property
     def handler_name(self) -> str:
-        """Name of the handler that reads every known form and writes the template's."""
+        """Name of the handler that reads all call forms and writes the template's."""
         return f"{AUTO}{self.handler}" if self.handler else "auto"
 
     @property
     def line(self) -> str:
-        """What is to be said of it, in one line."""
+        """Description of the form, in one line."""
         shown = " ".join((self.unread or self.text).split())[:120]
         if self.refusal:
             return f"the chat template takes tools and fails on calls: {self.refusal.rstrip('.')}"

@@ -20,7 +20,7 @@ REFRESH_EVERY_S = 1.0  # of a bar, or its clock would stand still while nothing 
 
 
 class Stage:
-    """Context manager: a stage of a run, shown while it lasts.
+    """Context manager: a stage of a run, with a progress bar while it lasts.
 
     A bar on a terminal; else a line every half minute: what is done, and how much time is left.
     """
@@ -78,7 +78,7 @@ class Stage:
             self._bar.close()
 
     def count(self, _: object = None, text: str = "") -> None:
-        """Count one more; text: shown in front of the bar."""
+        """Count one more; text: stands in front of the bar."""
         self._done += 1
         if self._bar is None:
             return
@@ -90,7 +90,7 @@ class Stage:
             self._bar.update()
 
     def line(self) -> str:
-        """Return the line that says how far the stage is."""
+        """Return the line with the progress of the stage."""
         spent = time.monotonic() - self._started
         text = f"{self._name}: {duration_text(spent)} so far"
         if self._total or (self._done and self._unit):
@@ -215,7 +215,7 @@ class Progress:
 
 
 def _shows_bars() -> bool:
-    """Whether standard error is a terminal with columns: some, of containers, say they have 0."""
+    """Whether standard error is a terminal with columns: some, of containers, report 0."""
     if find_spec("tqdm") is None:
         return False
     try:

@@ -41,7 +41,7 @@ def names(task: Mapping[str, Any]) -> set[str]:
 
 
 def is_held_out(name: str) -> bool:
-    """Return whether a name is kept from training."""
+    """Return whether a name is held out from training."""
     return hashlib.sha256(name.encode()).digest()[0] % ONE_IN == 0
 
 

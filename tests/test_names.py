@@ -9,9 +9,7 @@ from pathlib import Path
 from house_rules import nodes_of, python_files
 
 ROOT = Path(__file__).parents[1]
-LAB = ("credit", "embedded", "integrations", "mcp_client", "memory_plan", "text_environment")
-PLAIN = ("data", "checkers", "envs", "benchmarks", "examples", "fctncalling/training")
-PLAIN += ("fctncalling/evaluation/agents", *(f"fctncalling/lab/{room}" for room in LAB))
+PLAIN = ("algorithms", "benchmarks", "checkers", "data", "docs", "envs", "examples", "fctncalling")
 RIDDLE = re.compile(
     r"\b(alike|bears|behind|besides?|gone|keeps|kept|known|lets?|nothing|own|said|says?|shown|shows"
     r"|stands?|tells?|told|whatever|whoever|whose|in its place|is to be|such that|what there)\b"

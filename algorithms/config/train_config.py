@@ -165,12 +165,12 @@ class TrainConfig(LearningSettings, RunningSettings):
 
     @property
     def roles_have_own_weights(self) -> bool:
-        """Whether the roles of a team have weights of their own."""
+        """Whether each role of a team has separate weights."""
         return self.role_adapters or self.team_critic == "per_role"
 
     @property
     def has_own_algorithm(self) -> bool:
-        """Whether the algorithm is the user's own, MODULE:NAME."""
+        """Whether the algorithm is a user's, MODULE:NAME."""
         return ":" in self.algorithm_name
 
     @property

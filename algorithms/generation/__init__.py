@@ -1,4 +1,4 @@
-"""Generation engine: continuous batching with kept KV caches."""
+"""Generation engine: continuous batching with persistent KV caches."""
 
 from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.generation.engine_api import Action, Engine, Request, ScriptedEngine

@@ -33,7 +33,7 @@ class RowCache(Protocol):
         ...
 
     def append_states(self, row: int, states: States) -> None:
-        """Append states to a row: tokens with known keys and values."""
+        """Append computed keys and values of tokens to a row."""
 
 
 Cache = TypeVar("Cache", bound=RowCache)

@@ -1,4 +1,4 @@
-"""Generation engine: continuous batching, KV caches kept between an episode's steps."""
+"""Generation engine: continuous batching, KV caches that persist between an episode's steps."""
 
 from __future__ import annotations
 

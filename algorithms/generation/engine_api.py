@@ -62,7 +62,7 @@ class Action:
         return self.stop_reason == "length"
 
     def append(self, token: int, logprob: float | None) -> None:
-        """Append a token; log-probability None stands for one that was not sampled."""
+        """Append a token; its log-probability is None if it was not sampled."""
         self.ids.append(token)
         self.logprobs.append(0.0 if logprob is None else logprob)
         self.acted.append(logprob is not None)
@@ -102,7 +102,7 @@ class Engine(ABC):
 
     @abstractmethod
     def begin_sequence(self, slot: int, seed: int | None = None) -> None:
-        """Begin a sequence in a slot; a seed gives it its own random stream."""
+        """Begin a sequence in a slot; with a seed it has a separate random stream."""
 
     @abstractmethod
     def restart_sequence(self, slot: int) -> None:
@@ -160,11 +160,11 @@ class ScriptedEngine(Engine):
         self._requests = []
 
     def begin_sequence(self, slot: int, seed: int | None = None) -> None:
-        """Begin a sequence in a slot: forget its request; a script keeps no more."""
+        """Begin a sequence in a slot: drop its request, the only state of a script."""
         self.restart_sequence(slot)
 
     def restart_sequence(self, slot: int) -> None:
-        """Restart the sequence of a slot: forget its request; a script keeps no more."""
+        """Restart the sequence of a slot: drop its request, the only state of a script."""
         self._requests = [request for request in self._requests if request.slot != slot]
 
     def submit(self, request: Request) -> None:

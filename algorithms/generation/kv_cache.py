@@ -55,7 +55,7 @@ class PackedTokens(NamedTuple):
 
     @property
     def num_prefix_columns(self) -> int:
-        """Number of columns of shared prefixes, in front of a row's own."""
+        """Number of columns of shared prefixes, in front of a row's columns."""
         return self.prefix_groups.mask.shape[-1] if self.prefix_groups is not None else 0
 
     def last_tokens(self) -> PackedTokens:
@@ -130,7 +130,7 @@ class KVCache:
         return self.keys[:, row, :, :, columns].transpose(-1, -2), self.values[:, row, :, columns]
 
     def append_states(self, row: int, states: States) -> None:
-        """Append states to a row: known keys and values (layers, heads, tokens, size)."""
+        """Append computed keys and values (layers, heads, tokens, size) to a row."""
         start = self.lengths[row]
         self.lengths[row] = end = start + states[0].shape[-2]
         self._width(end)

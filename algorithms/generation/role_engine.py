@@ -1,4 +1,4 @@
-"""Engine of a team: each role's actions are sampled by an engine of its own."""
+"""Engine of a team: one engine for each role samples its actions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RoleEngine(Engine):
             sampler.pending.clear()
 
     def begin_sequence(self, slot: int, seed: int | None = None) -> None:
-        """Begin a sequence in a slot; a seed gives it its own random stream."""
+        """Begin a sequence in a slot; with a seed it has a separate random stream."""
         stream = None if seed is None else torch.Generator().manual_seed(seed)
         for sampler in self._samplers.values():
             sampler.engine.begin_sequence(slot, stream=stream)

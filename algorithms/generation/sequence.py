@@ -10,7 +10,7 @@ from fctncalling.algorithms.generation.engine_api import Action, Request
 
 
 class Slot:
-    """Slot of an engine, besides its KV cache: pending tokens, request and action."""
+    """State of an engine's slot, except its KV cache: pending tokens, request and action."""
 
     def __init__(self, number: int, stream: torch.Generator) -> None:
         self.number = number

@@ -1,4 +1,4 @@
-"""Prefix sharing between the slots of an engine, and the tree of token blocks it keeps.
+"""Prefix sharing between the slots of an engine, with a tree of cached token blocks.
 
 - Slots with the same first prompt (a group) share all of it but its last token.
 - Other slots that run at the same time share a prefix of whole blocks, which is computed and cached
@@ -126,7 +126,7 @@ def min_tokens_worth_sharing(model: nn.Module) -> int:
 
 
 class SlotPrefixes:
-    """Prefixes that slots share: who holds which, and what is kept of them.
+    """Prefixes shared by slots: which slots hold them, and their cached blocks.
 
     rows: the decoder's row of each slot; it may change at any time. min_tokens: the shortest prefix
     that slots with different prompts share; None: they share nothing, and nothing is kept.
@@ -179,7 +179,7 @@ class SlotPrefixes:
         self._unkept = []
 
     def _start_alone(self, slot: Slot, count: int) -> None:
-        """Start a slot with the `count` tokens it shares with others, and with kept blocks."""
+        """Start a slot with the `count` tokens that it shares, and with cached blocks."""
         opening, row = slot.prefix, self._rows[slot.number]
         if count:
             self._start([slot], opening[:count], opening[:count])

@@ -101,7 +101,7 @@ class RaggedCache(Cache):
         return tuple(buffer[row, :, start:end] for buffer in self.buffers)
 
     def append_states(self, row: int, states: States) -> None:
-        """Append states to a row: tokens with known keys and values."""
+        """Append computed keys and values of tokens to a row."""
         start = self.lengths[row]
         self.lengths[row] = end = start + states[0].shape[-2]
         self._grow(end)
@@ -132,7 +132,7 @@ class RaggedCache(Cache):
 
 
 class TransformersDecoder(Decoder[RaggedCache]):
-    """Transformers decoder: any causal language model there, through its own forward."""
+    """Transformers decoder: any causal language model of transformers, by its forward method."""
 
     pads = True
 

@@ -134,7 +134,7 @@ class ChatTemplate:
     def render_delta(
         self, messages: Sequence[Message], last_id: int | None = None, calls: Message | None = None
     ) -> list[int]:
-        """Render the delta, new messages behind an action with the next prompt, to token ids.
+        """Render the delta, the new messages after an action and the next prompt, to token ids.
 
         `last_id` is the action's last sampled token; None stands for the end that the template
         writes. That is left out if it was sampled, so an action that was cut, or ended otherwise,
@@ -279,7 +279,7 @@ class ChatTemplate:
         return re.search(rf"\b{re.escape(name)}\b", source) is not None
 
     def with_kwargs(self, kwargs: Mapping[str, Any]) -> ChatTemplate:
-        """Return this template with other arguments in its renderings; it is kept."""
+        """Return this template with other arguments in its renderings, cached."""
         if not kwargs or (merged := {**self.kwargs, **kwargs}) == self.kwargs:
             return self
         merged = {name: self._escaper.escape_value(value) for name, value in merged.items()}
@@ -306,7 +306,7 @@ class ChatTemplate:
         return self._escaper.escape_value(list(tools)) if tools and self.takes_tools else None
 
     def _tail(self, messages: Sequence[Message], calls: Message | None = None) -> str:
-        """Return what the template writes behind an answer that new messages follow.
+        """Return the text between an answer and the messages that follow it.
 
         Behind its calls, where results answer them and the template says so otherwise; behind a
         text where that fails.

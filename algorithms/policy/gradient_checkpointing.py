@@ -197,7 +197,7 @@ class MemoryMappedCopies:
 
 
 class _Keeping(TorchDispatchMode):
-    """Mode that keeps the outputs of attention kernels, in the order of the calls."""
+    """Mode that stores the outputs of attention kernels, in the order of the calls."""
 
     def __init__(self, kept: list[Any], memory: MemoryMappedCopies) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -216,7 +216,7 @@ class _Keeping(TorchDispatchMode):
 
 
 class _Replaying(TorchDispatchMode):
-    """Mode that returns what was kept of attention kernels in place of calling them."""
+    """Mode that returns stored outputs of attention kernels instead of calling them."""
 
     def __init__(self, kept: list[Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -232,7 +232,7 @@ class _Replaying(TorchDispatchMode):
 
 @contextlib.contextmanager
 def use_layer_runner(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
-    """Context manager: use a layer runner in the decoder's own forward."""
+    """Context manager: use a layer runner in the decoder's forward method."""
     patched = isinstance(run, RecomputingRunner | LayerOutputRecorder)
     layers = checkpointable_layers(decoder) if patched else []
     for layer in layers:

@@ -130,7 +130,7 @@ class MessageRenderer:
         prompt: bool = True,
         plain_results: bool = False,
     ) -> str:
-        """Render messages to text, the generation prompt behind them; raises TemplateRefusal.
+        """Render messages and the generation prompt to text; raises TemplateRefusal.
 
         plain_results: tool results come as user messages.
         """

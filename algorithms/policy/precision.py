@@ -164,7 +164,7 @@ def _fp32_inputs(this: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def _fp32_weights(this: nn.Module) -> Any:
-    """Context manager: replace a module's own half-precision (frozen) weights by fp32 copies."""
+    """Context manager: replace a module's half-precision (frozen) weights by fp32 copies."""
     own = {n: it for n, it in this._parameters.items() if it is not None and it.dtype in HALF}
     parameters: dict[str, Any] = this._parameters
     parameters |= {name: weight.float() for name, weight in own.items()}

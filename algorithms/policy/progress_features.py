@@ -24,7 +24,7 @@ CHARACTERS = 100.0  # of calls: the unit of their length
 
 
 def progress_features(episode: EpisodeRecord) -> list[list[float]]:
-    """Return the progress features before each action, and behind the last, (actions + 1, 17).
+    """Return the progress features before each action, and after the last, (actions + 1, 17).
 
     Twelve of the current turn: how many calls of the truth are missing (one-hot), other calls made,
     whether any was right, whether the last step had an error, whether the episode is on the truth's

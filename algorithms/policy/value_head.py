@@ -90,7 +90,7 @@ class ValueHead(nn.Module):
         return values
 
     def head_of_role(self, role: str) -> ValueHead:
-        """Return the head of a role: this one, whatever the role."""
+        """Return the head of a role: this head for all roles."""
         return self
 
     def load(self, path: Path) -> None:
@@ -153,12 +153,12 @@ def make_value_head(
 
 
 def _key(role: str) -> str:
-    """Return the key of a role's head: torch reserves some names for its own attributes."""
+    """Return the key of a role's head: torch reserves some names for attributes."""
     return f"role_{role}"
 
 
 def save_critic(folder: Path, value_head: ValueHead, critic_model: nn.Module | None) -> None:
-    """Save the critic in a folder: its value head, and its own model if it has one."""
+    """Save the critic in a folder: its value head, and its model if it has one."""
     _save_weights(value_head, folder / VALUE_HEAD_FILE)
     if critic_model is not None:
         _save_weights(critic_model, folder / CRITIC_MODEL_FILE)

@@ -328,7 +328,7 @@ class RunningEpisode:
         )
 
     def _all_places(self) -> list[Place]:
-        """Return the places before each action and behind the last; none where one is missing."""
+        """Return the places before each action and after the last; none where one is missing."""
         if len(self.places) != len(self.steps):
             return []
         return [*self.places, *(() if self.terminated else _place(self.info))]

@@ -1,4 +1,4 @@
-"""Alarms: what in the metrics so far says that a run is going wrong. Pure functions."""
+"""Alarms: signs in the metrics that a run is going wrong. Pure functions."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ _HELD: weakref.WeakValueDictionary[Path, FileLock] = weakref.WeakValueDictionary
 
 
 def lock_for_file(path: Path) -> FileLock:
-    """Return the lock for a file that is being written, a hidden file beside it."""
+    """Return the lock for a file that is being written, a hidden file in the same folder."""
     target = path.resolve()
     lock = target.with_name(f".{target.name}{LOCK_FILE}")
     return FileLock(lock, path, "wait for it or end it first, or name another --output")

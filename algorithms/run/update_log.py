@@ -34,7 +34,7 @@ def peak_memory_metrics() -> dict[str, float | None]:
 
 
 def peak_memory_gb() -> float | None:
-    """Return the peak memory in GB of this process, resident; None where it is not known."""
+    """Return the peak resident memory of this process in GB; None if the system has no figure."""
     try:
         import resource
     except ImportError:  # Windows

@@ -61,7 +61,7 @@ class VllmEngine(Engine):
         self._pending: dict[int, Future[Action]] = {}
 
     def begin_sequence(self, slot: int, seed: int | None = None) -> None:
-        """Begin a sequence in a slot; a seed gives it its own random stream."""
+        """Begin a sequence in a slot; with a seed it has a separate random stream."""
         self.restart_sequence(slot)
         self.servers.release_slot(slot)
         if seed is not None:

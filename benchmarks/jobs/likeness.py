@@ -257,7 +257,7 @@ NGRAM_WORDS = 3000  # over which distinct n-grams are counted
 def rows(
     forged: Sequence[Task], official: Sequence[Task], live: Sequence[Task]
 ) -> Iterator[tuple[str, float | None, float | None]]:
-    """Yield (measure, forged, official) of one category; AUCs have the control beside them."""
+    """Yield (measure, forged, official) of one category; AUCs are followed by the control."""
     ours, theirs = texts_of(forged), texts_of(official)
     for name, of in (("texts", texts_of), ("function docs", docs_of)):
         found, control = (told_apart(of(tasks), of(official)) for tasks in (forged, live))

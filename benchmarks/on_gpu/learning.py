@@ -1,4 +1,4 @@
-"""Sections of gpu.py: updates, steps of the optimiser, log-probabilities beside the rollout's."""
+"""Sections of gpu.py: updates, steps of the optimiser, log-probabilities of rollout and update."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def optimiser_steps(machine: Machine, policy: Any) -> Figures:
 
 
 def mismatch(machine: Machine) -> Figures:
-    """Log-probabilities of a rollout beside training's, of the same tokens in bf16."""
+    """Log-probabilities of rollout and training, of the same tokens in bf16."""
     from fctncalling.algorithms.episodes import RowArrays
     from fctncalling.algorithms.generation.engine import GenerationEngine, Request
     from fctncalling.algorithms.minibatches import make_batch

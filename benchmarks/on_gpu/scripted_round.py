@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 
 
 def scripted_engine(machine: Machine, policy: Any, template: Any, tasks: dict[str, Any]) -> Any:
-    """Return an engine that computes all and then says the truth: random weights never end."""
+    """Return an engine that computes all and answers with the truth: random weights never end."""
     from fctncalling.algorithms.generation import engine as engine_module
     from fctncalling.evaluation.agents.agent import ScriptedPlayer
     from fctncalling.training.demonstrations import DONE, GroundTruthPolicy

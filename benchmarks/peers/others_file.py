@@ -15,7 +15,7 @@ from typing import Any
 
 
 class _Names(type):
-    """Class with further stand-in classes as attributes."""
+    """Class with more stand-in classes as attributes."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):

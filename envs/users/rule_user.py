@@ -112,7 +112,7 @@ def is_question(text: str) -> bool:
 
 
 def _asked(question: str, values: Mapping[str, Value], task: Task) -> str | None:
-    """Return the known parameter that a question names; None if it names none or several."""
+    """Return the parameter that a question names; None if it names none or several."""
     if len(split_words(question)) < 2 and "?" not in question:
         return None
     named = _named(question, {*values, *_descriptions(task)})

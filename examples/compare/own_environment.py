@@ -1,4 +1,4 @@
-"""An environment of your own, and training on it."""
+"""A custom environment, and training on it."""
 
 import gymnasium as gym
 from gymnasium.spaces import Text
@@ -7,7 +7,7 @@ from fctncalling import TrainConfig, Trainer
 
 
 class Guess(gym.Env):
-    """Guess a number from 1 to 9; the answer says higher or lower."""
+    """Guess a number from 1 to 9; the answer is higher or lower."""
 
     observation_space = action_space = Text(1000)
 

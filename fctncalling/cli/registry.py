@@ -1,4 +1,4 @@
-"""Registry of commands: the core's own, and those that the laboratory adds.
+"""Registry of commands: the core's, and the laboratory's.
 
 The core never imports `fctncalling.lab`. A module of the laboratory with `add_arguments`, or the
 `command.py` of a folder, is found by its place and becomes a subcommand of the module's or folder's

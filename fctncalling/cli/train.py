@@ -93,7 +93,7 @@ def _run(words: list[str]) -> int:
 
 
 def _start(line: CommandLine, words: Sequence[str]) -> int:
-    """Run what the settings say; return the exit code."""
+    """Run with the settings; return the exit code."""
     from fctncalling.algorithms.run.checkpoint import CheckpointError
     from fctncalling.algorithms.run.logs import RunExistsError
     from fctncalling.algorithms.run.run_lock import RunLockedError

@@ -1,4 +1,4 @@
-"""Reader of logged conversations: whatever form they have, messages in OpenAI's form."""
+"""Reader of logged conversations: any form in, messages in OpenAI's form out."""
 
 from fctncalling.conversations.conversation import Unreadable, exchanges
 from fctncalling.conversations.conversation_log import ConversationLog, holds_conversations

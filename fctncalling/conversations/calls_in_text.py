@@ -1,4 +1,4 @@
-"""Calls that stand in an assistant's text, in any form that the handlers read."""
+"""Calls in an assistant's text, in any form that the handlers read."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Conversation:
 
 
 class Exchange(NamedTuple):
-    """Exchange: what an assistant was shown, and how it answered."""
+    """Exchange: an assistant's input, and its answer."""
 
     history: Sequence[Message]  # its last message is a request, or a result
     calls: Sequence[Call]
@@ -38,7 +38,7 @@ class Exchange(NamedTuple):
 
 
 def exchanges(conversation: Conversation) -> Iterator[Exchange]:
-    """Yield each message of the assistant with what stands before it.
+    """Yield each message of the assistant with the messages before it.
 
     Those of OpenAI's weight 0, which nobody is to learn, are left out, and a greeting that nobody
     asked for.

@@ -1,4 +1,4 @@
-"""Log forms: records of data sets, gateways and traces, each known by its keys.
+"""Log forms: records of data sets, gateways and traces, recognised by their keys.
 
 Each form is a row: its name, a predicate on the whole record, a reader to lists of messages.
 """
@@ -25,7 +25,7 @@ class RawConversation(NamedTuple):
 
 
 class LogForm(NamedTuple):
-    """Form of a record: whether a record has it, and what conversations stand in it."""
+    """Form of a record: a test for it, and a reader of its conversations."""
 
     name: str
     holds: Callable[[Record], bool]

@@ -1,4 +1,4 @@
-"""Tasks of logged conversations: each answer is one, what stands before it is its prompt."""
+"""Tasks of logged conversations: one for each answer, with the messages before it as prompt."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def question(history: Sequence[Message], renamed: Callable[[Call], Call]) -> lis
 
 
 def _written(calls: Sequence[Call]) -> str:
-    """Return calls as BFCL's prompting form has them; Unreadable for what it cannot say."""
+    """Return calls in BFCL's prompting form; Unreadable for what it cannot express."""
     try:
         return get_handler("python_calls").render(calls)
     except ValueError as error:
@@ -112,7 +112,7 @@ def _written(calls: Sequence[Call]) -> str:
 
 
 def accepted_arguments(arguments: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the accepted values of a logged call's arguments: what was given, nothing else."""
+    """Return the accepted values of a logged call's arguments: the logged ones alone."""
     return {name: [_accepted(value)] for name, value in arguments.items()}
 
 

@@ -1,4 +1,4 @@
-"""Messages of a log as OpenAI writes them, whoever wrote them: each is known by its own keys."""
+"""Messages of a log in OpenAI's form, from any form, recognised by its keys."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class _Thread:
         )
 
     def _answer(self, result: Message) -> Message:
-        """Return a result with the id and the name of its call: told by either, or next in turn."""
+        """Return a result with id and name of its call, found by either, or the next in turn."""
         told, name = result["tool_call_id"], result["name"]
         for place, (logged, call) in enumerate(self._waiting):
             own = call["function"]["name"]
@@ -157,7 +157,7 @@ def role_of(message: RawMessage) -> str:
 
 
 def _with_role(message: RawMessage) -> RawMessage:
-    """Return a message with `role` and `content`, whatever its own keys of them are."""
+    """Return a message with `role` and `content`, from its other keys for them."""
     kind = message.get("type")
     if "parts" in message:  # Gemini
         return {**message, "role": message.get("role") or "user", "content": message["parts"]}
@@ -225,7 +225,7 @@ class _Content(NamedTuple):
 
 
 def _content(content: Any) -> _Content:
-    """Return what a content says, a text or a list of parts; thoughts are left out."""
+    """Return the text of a content, a text or a list of parts, without thoughts."""
     texts, calls, results = list[str](), list[dict[str, Any]](), list[Message]()
     for part in content if isinstance(content, list) else [content or ""]:
         if isinstance(part, str):
@@ -277,7 +277,7 @@ def _listed_calls(message: RawMessage) -> list[dict[str, Any]]:
 
 
 def _calls_of_text(text: str) -> list[dict[str, Any]]:
-    """Return the calls of a message that is nothing else: an object, a list, or another form."""
+    """Return the calls of a message of calls alone: an object, a list, or another form."""
     value = loaded(text)
     if calls := objects(value if isinstance(value, list) else [value]):
         return _listed_calls({"tool_calls": calls})

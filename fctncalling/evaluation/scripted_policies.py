@@ -42,7 +42,7 @@ Policy = Callable[[PolicyInput], str]
 def message_end(
     ends: AnswerEnds, tasks: Iterable[Task], handler: str = ""
 ) -> int | Callable[[str, str], int]:
-    """Return the id that ends a scripted message, of (task id, text) where calls have their own."""
+    """Return the id that ends a scripted message, of (task id, text) if calls differ from texts."""
     if ends.of_calls == ends.of_words:
         return ends.of_words
     form = get_handler(handler or "auto")
@@ -58,7 +58,7 @@ def message_end(
 
 
 def noop(_: PolicyInput) -> str:
-    """noop: say nothing."""
+    """noop: an empty message."""
     return ""
 
 
@@ -118,7 +118,7 @@ def question_about(parameter: str) -> str:
 
 
 def _accepted(situation: PolicyInput) -> str | None:
-    """Return an answer in BFCL's own form that passes: some truths do in one spelling only."""
+    """Return an answer in BFCL's form that passes: some truths do in one spelling only."""
     task, handler = situation.task, situation.handler
     if task.is_multi_turn or task.ground_truth is None or "prompt_variant" in task.extra:
         return None

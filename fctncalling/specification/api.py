@@ -1,4 +1,4 @@
-"""OwnApi: a user's functions in one form, whatever they were specified in."""
+"""OwnApi: a user's functions in one form, from any specification."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class OwnApi:
         return f"{self.source}: {len(self.functions)} functions; left out: {left_out}"
 
     def own_call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return a call with the names of this API; its own specification's names are known."""
+        """Return a call with the names of this API, from those of its specification."""
         if name not in self.origins:
             own = (each for each, origin in self.origins.items() if origin["name"] == name)
             name = next(own, name)
@@ -141,7 +141,7 @@ def is_callable_name(name: str) -> bool:
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
-    """Return a name with a number behind it where it is taken."""
+    """Return a name, with a number appended if it is taken."""
     found, number = name, 2
     while found in taken:
         found, number = f"{name}_{number}", number + 1

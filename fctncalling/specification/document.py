@@ -186,7 +186,7 @@ class ReferenceResolver:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the reason of a failed look-up: our own, wherever the library has wrapped it."""
+    """Return the reason of a failed look-up: this project's error, if the library wrapped it."""
     if isinstance(error, PointerToNowhere):
         return "there is no such place"
     cause: BaseException | None = error

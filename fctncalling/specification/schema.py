@@ -1,4 +1,4 @@
-"""JSON Schema as one plain tree: references followed, allOf merged, alternatives told apart.
+"""JSON Schema as one plain tree: references followed, allOf merged, alternatives separate.
 
 A circle of references, and what lies deeper than MAX_DEPTH, ends as an object of which nothing is
 known. The tree keeps `oneOf` only where the alternatives are objects with keys of their own.
@@ -48,7 +48,7 @@ class SchemaReader:
     _nodes_of_all: int = 0
 
     def read(self, schema: Any, where: str) -> dict[str, Any]:
-        """Return a schema as a plain tree; SpecificationError for a reference to nothing."""
+        """Return a schema as a plain tree; SpecificationError for a broken reference."""
         self._nodes = 0
         return self._read(schema, where, ())
 
@@ -169,7 +169,7 @@ class SchemaReader:
         return _joined(merged, own, keep_order=True)
 
     def _bounds(self, schema: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """Return the bounds that are numbers; those of OpenAPI 3.0 are flags beside others."""
+        """Return the bounds that are numbers; OpenAPI 3.0 has flags for exclusive ones."""
         found = {key: schema[key] for key in _BOUNDS if _is_number(schema.get(key))}
         for key in [key for key, bound in found.items() if not abs(bound) <= MAX_BOUND]:
             self.notes.add(f"{where}: {key} {found.pop(key):.3g} is no bound: not kept to")
@@ -322,7 +322,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _is_short(value: Any) -> bool:
-    """Whether a value can stand in a task's document: neither long nor without a size."""
+    """Whether a value fits into a task's document: neither long nor without a size."""
     if _is_number(value):
         return bool(abs(value) <= MAX_BOUND)
     return not isinstance(value, str | list | dict) or len(shown(value, MAX_VALUE)) < MAX_VALUE

@@ -24,12 +24,12 @@ _FIRST_WORD = re.compile(r"(\w+)\s*(?:[(,;:]|\s-|$)")
 
 
 def schema_of_type(text: str) -> dict[str, Any] | None:
-    """Return the schema that a type means, {} for any value, None for one that is not known."""
+    """Return the schema that a type means, {} for any value, None for an unknown type."""
     return _schema(_OPTIONAL.sub("", text.strip())) if len(text) <= MAX_TEXT else None
 
 
 def is_optional_type(text: Any) -> bool:
-    """Whether a type says that its parameter may be left out: "str, optional", "Optional[str]"."""
+    """Whether a type marks its parameter as optional: "str, optional", "Optional[str]"."""
     if not isinstance(text, str) or len(text) > MAX_TEXT:
         return False
     choices = [each.strip().lower() for each in _parts(text, "|")]

@@ -76,7 +76,7 @@ class _Builder:
         self._merge = object()  # key that stands for <<
 
     def value(self, events: Iterable[Any]) -> Any:
-        """Return the value of the one document that events tell of."""
+        """Return the value of the one document that events describe."""
         yaml = self._yaml
         top = _Open(None)
         opened = [top]

@@ -1,4 +1,4 @@
-"""Prefix sharing in training: tokens that rows begin with alike are computed once."""
+"""Prefix sharing in training: tokens at the start of several rows are computed once."""
 
 from fctncalling.algorithms.policy.shared_prefixes.prefix_sharing import (
     PrefixSharing,

@@ -1,4 +1,4 @@
-"""Prefix tree (radix tree) of token rows: tokens that rows begin with alike occur once.
+"""Prefix tree (radix tree) of token rows: common first tokens occur once.
 
 A segment is a run of tokens that the same rows have in common. Segments lie in depth-first order,
 so that all descendants of a segment directly follow it. Then token i attends to token j exactly

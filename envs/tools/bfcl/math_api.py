@@ -57,7 +57,7 @@ class MathAPI:
         self._mpmath: Any = None  # made at the first logarithm, as importing mpmath takes a while
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        """Do nothing: there is no state to load."""
+        """Load no state: the class has none."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> MathAPI:
         twin = memo[id(self)] = MathAPI()

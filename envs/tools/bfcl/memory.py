@@ -1,4 +1,4 @@
-"""Base of BFCL's memory tools: limits, initial content, and what a model is shown of them.
+"""Base of BFCL's memory tools: limits, initial content, and its text in the prompt.
 
 Earlier conversations are replayed into a memory. The memory of one running text
 (`MemoryAPI_rec_sum`), which the model keeps rewriting, is here too.

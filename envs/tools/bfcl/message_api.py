@@ -101,7 +101,7 @@ class MessageAPI:
         return {"error": f"Receiver ID {receiver_id} not found."}
 
     def view_messages_sent(self) -> dict[str, Any]:
-        """Return all messages by receiver, whoever is logged in."""
+        """Return all messages by receiver, for any logged-in user."""
         if not self.current_user:
             return {"error": _NO_USER}
         messages: dict[Any, list[Any]] = {}

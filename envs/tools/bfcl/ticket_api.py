@@ -54,7 +54,7 @@ class TicketAPI:
         return ticket
 
     def get_ticket(self, ticket_id: int) -> Result:
-        """Return the ticket with an id, whoever is logged in."""
+        """Return the ticket with an id, for any logged-in user."""
         return self._find(ticket_id) or _not_found(ticket_id)
 
     def close_ticket(self, ticket_id: int) -> Result:

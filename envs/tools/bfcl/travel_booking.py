@@ -216,7 +216,7 @@ class TravelAPI:
         travel_to: str,
         travel_class: str,
     ) -> str | None:
-        """Return the first error of a booking, before its cost is known."""
+        """Return the first error of a booking, before its cost is computed."""
         if fault := self._token_fault(access_token):
             return fault
         if card_id not in self.credit_card_list:
@@ -338,7 +338,7 @@ class TravelAPI:
         insurance_cost: float,
         card_id: str,
     ) -> Result:
-        """Buy an insurance and charge a card, whatever its balance.
+        """Buy an insurance and charge a card, with any balance.
 
         Nothing else is recorded.
         """

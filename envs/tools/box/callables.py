@@ -48,7 +48,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 class ToolDefinitionError(TypeError):
-    """Error of an object that cannot be a tool; the message says what it lacks."""
+    """Error of an object that cannot be a tool; the message names what is missing."""
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class MainModule:
         return code
 
     def _exit_code(self, end: SystemExit) -> int:
-        """Return a plain int from 0 to 255, whatever operators the snippet's object overrides."""
+        """Return a plain int from 0 to 255, without the operators of the snippet's object."""
         try:
             code = end.code
             if code is None:

@@ -100,7 +100,7 @@ class OutputFile:
         return (category, task_id, sample) in self._done
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Write one line and flush it, so that a killed run keeps every finished episode."""
+        """Write one line and flush it, so that a killed run loses no finished episode."""
         self._file.write(json.dumps({**self._settings, **line}) + "\n")
         self._file.flush()
         if line.get("invalid") and not self.reason:

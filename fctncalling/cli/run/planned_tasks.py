@@ -99,7 +99,7 @@ class RunTasks:
         )
 
     def _files(self) -> Iterator[tuple[str | None, Path, Iterator[Task]]]:
-        """Yield (category, or None if each task has its own; source path; tasks)."""
+        """Yield (category, or None for a mixed file; source path; tasks)."""
         own = self._tools.given
         for path in self._args.dataset_path or [official_data_folder()]:
             if self._args.dataset_path and not path.is_dir():

@@ -165,7 +165,7 @@ def _llama_31(text: str, executes: bool) -> list[tuple[Any, Any]]:
 
 
 def _between(text: str, opening: str, closing: str) -> Iterator[str]:
-    """Yield what stands between marks, in time linear in the text, whatever is left open."""
+    """Yield the texts between marks, in time linear in the text, unclosed marks included."""
     start = text.find(opening)
     while start >= 0:
         start += len(opening)
@@ -260,7 +260,7 @@ def _fenced_list(text: str, executes: bool) -> str:
 
 
 def _quoted_calls(text: str, executes: bool) -> str:
-    """Return a list whose calls stand in quotes as one of calls."""
+    """Return a list of quoted calls as one of calls."""
     text = re.sub(r"\)',\s*'", "), ", text)
     return re.sub(r"""^\s*\[\s*["']|["']\s*\]\s*$""", lambda e: "[" if "[" in e[0] else "]", text)
 
@@ -333,7 +333,7 @@ _OF_DEFAULTS = {"python_calls": "prompting", "tool_calls": "tool_call"}
 
 
 def own_text_decoders() -> list[AnswerDecoder]:
-    """Return the decoders of classes that read calls in a text in a way of their own."""
+    """Return the decoders of classes with special ways to read calls in a text."""
     return [
         each["text"]
         for each in _OWN.values()

@@ -1,4 +1,4 @@
-"""Judge of recorded answers: what `verdicts`, `score` and `why` make of one, alike."""
+"""Judge of recorded answers, shared by `verdicts`, `score` and `why`."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _decodes_to_nothing(task: Task, verdict: Verdict) -> bool:
 
 
 def _bears_call(answer: Any) -> bool:
-    """Whether a text bears a call, or any of a dialogue does; objects of an interface are calls."""
+    """Whether a text, or any of a dialogue, has a call; objects of an interface are calls."""
     if isinstance(answer, str):
         return bears_call(answer)
     if isinstance(answer, Mapping):

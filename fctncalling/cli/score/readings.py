@@ -1,4 +1,4 @@
-"""Readings: which decoder reads a model's answers, how they spell names, and how that is known."""
+"""Readings: the decoder and spelling of a model's answers, and their source."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def leaderboard_models() -> dict[str, LeaderboardModel]:
 
 
 class Reading(NamedTuple):
-    """Reading of a model's answers: decoder and spelling, and whose word that is."""
+    """Reading of a model's answers: decoder, spelling, and who chose them."""
 
     decoder: AnswerDecoder
     underscores: bool  # whether dots of names are expected as underscores
@@ -67,12 +67,12 @@ class Reading(NamedTuple):
 
     @property
     def is_official(self) -> bool:
-        """Whether decoder and spelling are known: from a release, or from whoever asked."""
+        """Whether decoder and spelling were given: by a release, or by the user."""
         return self.source not in ("default", "answers")
 
     @property
     def is_told(self) -> bool:
-        """Whether a table says how the answers were read: where no line of theirs does."""
+        """Whether a table explains how the answers were read, since none of their lines does."""
         return self.source != "record"
 
     def task(self, task: Task) -> Task:
@@ -97,7 +97,7 @@ class Reading(NamedTuple):
 
 
 def add_reading_arguments(parser: argparse._ActionsContainer) -> None:
-    """Add the flags that say how answers are read."""
+    """Add the flags that choose how answers are read."""
     handler = (
         "of bfcl-eval (such as QwenFCHandler) or of ours (hermes_calls) that reads the answers; "
         "auto: found in them; default: the model's own, where its folder's name is known"
@@ -108,7 +108,7 @@ def add_reading_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 class ReadingFlags(NamedTuple):
-    """Flags of the command line that say how answers are read."""
+    """Flags of the command line that choose how answers are read."""
 
     handler: str | None = None
     dots: str = "auto"
@@ -126,7 +126,7 @@ class ReadingFlags(NamedTuple):
 
     @property
     def names_reading(self) -> bool:
-        """Whether somebody has said who reads the answers: doubted only if it reads none."""
+        """Whether somebody chose the decoder: it is doubted only if it reads nothing."""
         return bool(self.form) or self.handler not in (None, "auto")
 
     def reading(self, model: str, answers: Iterable[Any], recorded: str | None = None) -> Reading:

@@ -133,7 +133,7 @@ class RecordedAnswers:
         return _named(self._of_lines[key], line, result=line.record.get("response"))
 
     def _take_samples(self, path: Path) -> None:
-        """Keep the first answers of every model, category and form: they tell how all are read."""
+        """Store the first answers of every model, category and form: they decide how all are read."""
         counts: Counter[tuple[str, str, str]] = Counter()
         for line in read_records(path):
             key = model, _, form = _model_category_form(line)
@@ -361,7 +361,7 @@ def read_response(results: CategoryAnswers, task: Task, line: SourceRecord) -> A
 
 
 def _decoded_response(reading: Reading, task: Task, answer: Any, *, is_jsonl: bool) -> Any:
-    """Return a response as a decoder of a model's own reads it."""
+    """Return a response as read by a model's special decoder."""
     functions = reading.functions(task)
 
     def decoded(step: Any, *, executes: bool = True) -> Any:
@@ -385,7 +385,7 @@ def _decoded_response(reading: Reading, task: Task, answer: Any, *, is_jsonl: bo
 
 
 def _unwritten(answer: Any) -> Any:
-    """Return the lists that our own lines hold as text."""
+    """Return the lists that lines of this project hold as text."""
     try:
         return json.loads(answer) if isinstance(answer, str) else answer
     except (ValueError, RecursionError):
@@ -411,7 +411,7 @@ def _step(step: Any, *, keeps_text: bool = False) -> str:
 
 
 def _message(step: Any) -> Any:
-    """Return a step of an agentic dialogue, whose last message is the answer.
+    """Return a step of an agentic dialogue; its last message is the answer.
 
     Calls as text, all else unchanged.
     """

@@ -50,7 +50,7 @@ class Latencies:
             self._seconds.append(latency)
 
     def summary(self) -> dict[str, str]:
-        """Return a summary: mean, standard deviation and 95th percentile as BFCL shows them.
+        """Return a summary: mean, standard deviation and 95th percentile as BFCL rounds them.
 
         Empty without latencies.
         """
@@ -228,7 +228,7 @@ def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
 
 
 class ExtraMetrics(SuccessCounts):
-    """Extra metrics of one category, beside BFCL's: summed over its answers."""
+    """Extra metrics of one category, not in BFCL: summed over its answers."""
 
     def add(
         self, task: Task, response: Any, form: str, verdict: Verdict, *, broke_off: bool = False

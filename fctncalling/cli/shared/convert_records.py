@@ -56,7 +56,7 @@ def convert_file(
 
 
 def mark_invalid(record: Record, reason: str) -> Record:
-    """Mark a record as invalid: an infrastructure failure says nothing about the model."""
+    """Mark a record as invalid: an infrastructure failure is no fault of the model."""
     return {**record, "invalid": True, "invalid_reason": reason}
 
 

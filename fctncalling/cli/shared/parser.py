@@ -96,7 +96,7 @@ def add_input(
     many: bool = False,
     required: bool = True,
 ) -> None:
-    """Add the input of a command: its path without a flag, or behind the flag it had before."""
+    """Add the input of a command: a positional path, or the path of its former flag."""
     group = parser.add_mutually_exclusive_group(required=required)
     default: Any = () if many else None
     for name, nargs, told in (
@@ -145,7 +145,7 @@ def print_error(reason: object) -> int:
 
 
 class BasicHelpAction(argparse.Action):
-    """Action of --help that shows the basic groups of flags; of others their number of flags."""
+    """Action of --help that lists the basic groups of flags, and counts the others."""
 
     def __call__(
         self,
@@ -181,5 +181,5 @@ def missing_library_message(error: ModuleNotFoundError) -> str | None:
 
 
 def missing_training_message(command: str, error: ImportError) -> str:
-    """Return the message of a command whose training libraries cannot be imported."""
+    """Return the message of a command that cannot import the training libraries."""
     return f"{command} needs the training libraries ({error}): pip install 'fctncalling[train]'"

@@ -275,7 +275,7 @@ def _plain(truth: Any) -> str:
 
 
 def _first_words(turns: Sequence[Any]) -> str:
-    """Return what the user said last in the opening messages."""
+    """Return the user's last text in the opening messages."""
     for message in reversed(turns[0] if turns and isinstance(turns[0], list) else []):
         if isinstance(message, dict) and message.get("role") == "user":
             words = message.get("content")

@@ -325,7 +325,7 @@ class EndpointAgent:
         )
 
     def _request_once(self, body: Any) -> tuple[dict[str, Any], int | None]:
-        """Return the message of one attempt, and the prompt's tokens where they are told.
+        """Return the message of one attempt, and the number of prompt tokens if reported.
 
         Raises RequestFailed where another may help.
         """

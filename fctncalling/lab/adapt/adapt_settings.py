@@ -19,7 +19,7 @@ LATER = {"offered": MOST_OFFERED, "operations": [], "tags": []}
 
 
 class AdaptError(ValueError):
-    """Adaptation that cannot go on; the message says why and the cure, in one line."""
+    """Adaptation that cannot go on; the message has the reason and the cure, in one line."""
 
 
 @dataclass(frozen=True)

@@ -277,7 +277,7 @@ class Adaptation:
         self.stages.run(name, work, deadline=time.monotonic() + most)
 
     def _requests(self) -> dict[str, Path]:
-        """Return the files of tasks to score: held-out ones, and the user's own."""
+        """Return the files of tasks to score: held-out ones, and the user's."""
         own = {"test": self.settings.test.resolve()} if self.settings.test else {}
         return {"held_out": self.stages.path("tasks") / HELD_OUT, **own}
 

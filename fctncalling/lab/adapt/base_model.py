@@ -17,7 +17,7 @@ LIBRARIES_GB, PLAY_GB = 0.4, 1.2
 
 @dataclass(frozen=True)
 class BaseModel:
-    """Facts of a base model, known without loading its weights."""
+    """Facts of a base model, read without loading its weights."""
 
     name: str
     parameters: int
@@ -29,7 +29,7 @@ class BaseModel:
 
     @property
     def prompt_style(self) -> str:
-        """How functions stand in its prompt."""
+        """Form of the functions in the prompt."""
         return "bfcl" if self.takes_tools else "compact"
 
     @property

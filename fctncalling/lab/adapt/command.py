@@ -1,4 +1,4 @@
-"""Adapt a model to your own API: tasks, training, report and a served model, in one command.
+"""Adapt a model to a user's API: tasks, training, report and a served model, in one command.
 
 SPEC is module:Class, an OpenAPI document, mcp:COMMAND or a list of tool schemas. A short probe
 makes a plan that keeps to --minutes; then tasks are forged, the base model is measured, taught

@@ -26,7 +26,7 @@ class StageAnswers:
 
     @classmethod
     def read(cls, folder: Path) -> StageAnswers:
-        """Return the answers in a stage's folder, those whose infrastructure failed left out."""
+        """Return the answers in a stage's folder, without those of failed infrastructure."""
         return cls(*(_answers(folder / f"{name}.jsonl") for name in ("held_out", "test")))
 
     @property
@@ -86,7 +86,7 @@ def first_step_calls(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def success_rate(answers: Sequence[Mapping[str, Any]]) -> float:
-    """Return the share of tasks that are solved with nothing forgiven."""
+    """Return the share of tasks that are solved strictly."""
     return sum(bool(each["strict_valid"]) for each in answers) / len(answers) if answers else 0.0
 
 

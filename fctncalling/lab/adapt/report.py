@@ -135,7 +135,7 @@ class AdaptReport:
         return last[0] / max(1, last[1]) > first[0] / max(1, first[1])
 
     def kept_line(self) -> str:
-        """Return one line on the model that was kept, consistent with the gate."""
+        """Return one line on the chosen model, consistent with the gate."""
         name = self._ends()[1]
         if self.gate().may_ship:
             but = "" if self.is_better else f", though {NOT_BETTER}"

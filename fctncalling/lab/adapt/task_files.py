@@ -31,7 +31,7 @@ def run_command_in_process(words: Sequence[str]) -> int:
 
 
 def make_tasks(settings: AdaptSettings, folder: Path, num_tasks: int, num_held_out: int) -> int:
-    """Write training and held-out tasks, forged or the user's own; return how many they are.
+    """Write training and held-out tasks, forged or the user's; return their numbers.
 
     Forged held-out tasks have phrases and values that no training task has.
     """
@@ -92,7 +92,7 @@ def _forged(
 
 
 def _without_unsaid(task: dict[str, Any]) -> dict[str, Any]:
-    """Return a task whose truth leaves out what goes unsaid, of which "" comes first.
+    """Return a task without the arguments that may be left out, "" first among their values.
 
     A demonstration would write the documented default, and a model then writes it even where
     another value is said.
@@ -109,7 +109,7 @@ def _without_unsaid(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def turn_step_limit(settings: AdaptSettings) -> int:
-    """Return the steps that a turn may take: few where nothing but questions lengthens one.
+    """Return the most steps of a turn: few where only questions lengthen it.
 
     A model that was not taught to call goes on talking with a user who answers.
     """

@@ -81,7 +81,7 @@ class Agreement:
         return sum(each.agreed for each in chosen), sum(each.count for each in chosen)
 
     def badge(self, version: str, oracle: str, title: str = "BFCL conformance") -> str:
-        """Return one line that says how far a scorer agrees."""
+        """Return one line on how far a scorer agrees."""
         groups = ", ".join(
             f"{group} {_rate(*self.of(f'{group}/'))}" for group in GROUPS if self.of(f"{group}/")[1]
         )

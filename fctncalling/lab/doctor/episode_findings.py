@@ -1,4 +1,4 @@
-"""Episodes of the ground truth, played by the trainer's own rollout: masks, shares, lengths."""
+"""Episodes of the ground truth, played by the trainer's rollout: masks, shares, lengths."""
 
 from __future__ import annotations
 

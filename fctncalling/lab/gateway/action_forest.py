@@ -81,7 +81,7 @@ class ActionForest:
         return [*self.path(action.parent), *action.context]
 
     def locate(self, prompt: Sequence[int], known: RowEnd = ROOT) -> PromptPosition:
-        """Return a prompt's place: after the action whose row is its longest prefix.
+        """Return a prompt's place: after the action with the longest row that it begins with.
 
         known: a row's end that the prompt goes on from for certain; only what is behind is read.
         """
@@ -124,7 +124,7 @@ def kept_actions(forest: ActionForest, referred: Collection[int] = ()) -> list[i
 def training_rows(
     forest: ActionForest, kept: Iterable[int], rewards: Mapping[int, float]
 ) -> list[TokenRecord]:
-    """Return the token rows of the kept actions, in order of time.
+    """Return the token rows of the stored actions, in order of time.
 
     An action goes on in the row of the one before it where its tokens do and the weights are the
     same; else a row begins, in which all before the action is context.
@@ -145,7 +145,7 @@ def training_rows(
 
 
 def rewards_of_actions(kept: Sequence[int], given: Iterable[tuple[int, float]]) -> dict[int, float]:
-    """Return the reward of each kept action from (number of the last action then, reward) pairs.
+    """Return the reward of each stored action from (number of the last action then, reward) pairs.
 
     A reward for an action that was not kept goes to the last kept one before it, or else to the
     first.

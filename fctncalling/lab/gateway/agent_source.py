@@ -68,7 +68,7 @@ class EpisodeOffer(NamedTuple):
 
 
 class AgentOutcome(NamedTuple):
-    """Outcome of an episode, as the agent tells it."""
+    """Outcome of an episode, as the agent reports it."""
 
     reward: float | None = None
     success: bool | None = None

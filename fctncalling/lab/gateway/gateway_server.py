@@ -102,7 +102,7 @@ class GatewayServer(ThreadingHTTPServer):
             self._connections.release()
 
     def service_actions(self) -> None:
-        """Hang up on clients that take too long to say their request."""
+        """Hang up on clients that take too long to send their request."""
         while (oldest := next(iter(self.receiving.items()), None)) is not None:
             if time.monotonic() < oldest[1]:
                 return
@@ -156,7 +156,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
             self._send(code, GatewayError(code, message or explain or "refused").body())
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing."""
+        """Discard the log line."""
 
     def _answered(self, answer: Any) -> None:
         told = [self.headers.get(name, "0") for name in ("Content-Length", "Transfer-Encoding")]

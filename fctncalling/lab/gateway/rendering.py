@@ -44,7 +44,7 @@ class RenderedPrompt(NamedTuple):
 
 @dataclass
 class AnsweredMessages:
-    """Messages that were answered with in a session, to be known again."""
+    """Answers of a session, by which its later requests are recognised."""
 
     by_key: dict[str, list[int]] = field(default_factory=dict)
     by_call: dict[str, int] = field(default_factory=dict)

@@ -148,7 +148,7 @@ class TaskEnvironment:
     _task: Task
 
     def reset(self, **_: Any) -> None:
-        """Begin the task anew; the prompt says it all."""
+        """Begin the task anew; the prompt is complete."""
         self._calls: list[dict[str, Any]] = []
         self._dialogue = Dialogue(self._task)
         self._dialogue.open()

@@ -1,4 +1,4 @@
-"""Several runs beside each other: outcomes, success over updates, settings that differ."""
+"""Comparison of runs: outcomes, success over updates, settings that differ."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
 def _sentence(
     letters: Sequence[str], tallies: Sequence[Tally], changes: Sequence[Record], *, of_models: bool
 ) -> str:
-    """Return the first run's result beside the best of the others'."""
+    """Return the first run's result and the best of the others'."""
     counts = [
         [sum(count[name] for count in tally.values()) for name in ("success", "judged")]
         for tally in tallies

@@ -171,7 +171,7 @@ def _questions(task: Task, style: str) -> list[list[Record]]:
 
 
 class EpisodeSurvey(NamedTuple):
-    """Entries and counts that one pass over a file keeps."""
+    """Entries and counts of one pass over a file."""
 
     chosen: dict[int, Record]  # entries to show, by line
     records: dict[int, Record]  # of those, and of all that the token file describes

@@ -43,7 +43,7 @@ WARN_INTERVAL_S = 60.0
 
 
 class WorkerLost(Exception):
-    """Worker that was lost; the message says which and why."""
+    """Worker that was lost; the message has its name and the reason."""
 
 
 @dataclass(eq=False)
@@ -85,7 +85,7 @@ class WorkerPool:
             self._start_worker(number)
 
     def submit_job(self, shares: Sequence[Any]) -> Job:
-        """Submit a job: queue its shares behind those of earlier jobs."""
+        """Submit a job: queue its shares after those of earlier jobs."""
         job = Job(shares)
         self._waiting.extend((job, share) for share in range(len(shares)))
         self._hand_out()
@@ -316,7 +316,7 @@ class RayTransport:
         return f"{where}: {what} ({type(error).__name__}: {' '.join(lines)[:600]})"
 
     def _is_alive(self, node: str | None) -> bool:
-        """Whether a node is in the cluster; one that is not known counts as in it."""
+        """Whether a node is in the cluster; an unknown one counts as in it."""
         return node is None or any(
             each["Alive"] for each in self._ray.nodes() if each["NodeID"] == node
         )

@@ -127,7 +127,7 @@ class PrefetchedRounds:
         *,
         known: Callable[[Sequence[str]], bool],
     ) -> None:
-        """Restore a checkpoint's rounds: start them again, unless tasks of theirs are gone.
+        """Restore a checkpoint's rounds: start them again, unless some of their tasks are missing.
 
         known: whether task ids are all known.
         """

@@ -129,7 +129,7 @@ def _unless_bit(index: int, bit: int) -> bytes:
 
 
 def _only_limit_queries() -> bytes:
-    """Allow prlimit64(0 or own pid, resource, NULL, out): a query, not a change."""
+    """Allow prlimit64(0 or this pid, resource, NULL, out): a query, not a change."""
     # BPF loads 32 bits at a time: the pointer to the new limit is NULL if both its halves are 0.
     block = b""
     for index, high in ((2, False), (2, True), (0, False)):
