@@ -14,7 +14,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded.make_mended_model import MendedDemonstrator, mended_tasks
 from fctncalling.lab.embedded.make_stream_model import StreamDemonstrator
-from fctncalling.lab.embedded.mended_tasks import COINS, NOTICE_RATE, TEAR_RATE, MendedEnv
+from fctncalling.lab.embedded.mended_tasks import COINS, NOTICE_RATE, PRICE, TEAR_RATE, MendedEnv
 from fctncalling.lab.embedded.model_maker import load_entries
 from fctncalling.lab.embedded.stream_tasks import COLD, WARM, ErrandPool, stream_entries
 
