@@ -203,5 +203,5 @@ class LearningSettings(Settings):
     """Lowest bin, in units of return."""
     value_high: float = 1.0
     """Highest bin, in units of return."""
-    critic_detach: bool = False
+    critic_detach: bool = True
     """Whether the value loss leaves the language model untouched."""

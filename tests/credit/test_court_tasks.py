@@ -14,7 +14,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded.make_mended_model import MendedDemonstrator, mended_tasks
 from fctncalling.lab.embedded.make_stream_model import StreamDemonstrator
-from fctncalling.lab.embedded.mended_tasks import COINS, NOTICE_RATE, TEAR_RATE, MendedEnv
+from fctncalling.lab.embedded.mended_tasks import COINS, NOTICE_RATE, PRICE, TEAR_RATE, MendedEnv
 from fctncalling.lab.embedded.model_maker import load_entries
 from fctncalling.lab.embedded.stream_tasks import COLD, WARM, ErrandPool, stream_entries
 
@@ -88,7 +88,7 @@ def test_a_mended_task_has_several_ways_to_its_goal_and_each_coin_has_its_price(
     assert way([wrap, send]) == pytest.approx(1.0)
     astray = [wrap, wrong, recall]
     assert way([*astray, wrap, send]) == pytest.approx(0.9)
-    assert way([*astray * COINS, wrap, send]) == pytest.approx(1.0 - 0.1 * COINS)
+    assert way([*astray * COINS, wrap, send]) == pytest.approx(1.0 - PRICE * COINS)
     assert way([*astray * (COINS + 1), wrap, send]) < 0.0
 
 

@@ -31,7 +31,7 @@ from fctncalling.lab.embedded.vocabulary import (
 TEAR_RATE = 0.3  # of an unwrapped file
 NOTICE_RATE = 0.5  # of a user who is told that a turn is done and something is amiss
 COINS = 2
-PRICE = 0.1  # of a coin that is spent, where right files pay 1
+PRICE = 0.02  # of a coin that is spent, where right files pay 1
 TURNS = ((2, 2, 2), (3, 3), (2, 1, 3))  # files of each turn
 MAX_STEPS = 12  # of a turn
 SENDS = ("file {file}", "put {file} away")
