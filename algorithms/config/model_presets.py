@@ -19,7 +19,6 @@ _PRETRAINED: dict[str, Any] = {
     "max_microbatch_tokens": 4096,
     "warmup_updates": 5,
     "critic_lr": 5e-4,
-    "critic_detach": True,
     "entropy_coef": 0.0,
     "eval_episodes": 200,
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -188,13 +189,20 @@ def test_the_value_loss_trains_the_language_model_only_where_asked(detach: bool)
     assert touched is not detach
 
 
-@pytest.mark.parametrize("flag", ["critic_detach", "permute_advantages", "whiten_advantages"])
-def test_a_run_detaches_the_critic_where_asked_and_in_the_control_experiment(
-    tmp_path: Path, flag: str
+@pytest.mark.parametrize(
+    ("flags", "detached"),
+    [
+        ({}, True),
+        ({"critic_detach": False}, False),
+        ({"critic_detach": False, "permute_advantages": True}, True),
+    ],
+)
+def test_a_run_detaches_the_critic_unless_asked_not_to_and_in_the_control_experiment(
+    tmp_path: Path, flags: dict[str, Any], detached: bool
 ) -> None:
-    config = TrainConfig(model_name_or_path=str(save_tiny(tmp_path)), **{flag: True})
+    config = TrainConfig(model_name_or_path=str(save_tiny(tmp_path)), **flags)
     policy, _ = load_policy(config, RunConfig(), None, torch.device("cpu"))
-    assert policy.critic_detach is (flag != "whiten_advantages")
+    assert policy.critic_detach is detached
 
 
 def test_an_acted_first_token_is_refused() -> None:

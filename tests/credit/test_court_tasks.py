@@ -87,7 +87,7 @@ def test_a_mended_task_has_several_ways_to_its_goal_and_each_coin_has_its_price(
     recall = f"[recall(file_name='{name}')]"
     assert way([wrap, send]) == pytest.approx(1.0)
     astray = [wrap, wrong, recall]
-    assert way([*astray, wrap, send]) == pytest.approx(0.9)
+    assert way([*astray, wrap, send]) == pytest.approx(1.0 - PRICE)
     assert way([*astray * COINS, wrap, send]) == pytest.approx(1.0 - PRICE * COINS)
     assert way([*astray * (COINS + 1), wrap, send]) < 0.0
 
