@@ -133,7 +133,7 @@ class RecordedAnswers:
         return _named(self._of_lines[key], line, result=line.record.get("response"))
 
     def _take_samples(self, path: Path) -> None:
-        """Store the first answers of each model, category and form: they decide how all are read."""
+        """Store first answers of each model, category and form: they decide how all are read."""
         counts: Counter[tuple[str, str, str]] = Counter()
         for line in read_records(path):
             key = model, _, form = _model_category_form(line)
