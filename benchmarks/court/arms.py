@@ -42,5 +42,5 @@ ARMS = {
     "potential": Arm(
         NO_CRITIC, "process reward: potential of calls to come", "potential", tasks=LONG
     ),
-    "ceiling": Arm(NO_CRITIC, "true values, lambda 0", "truth", seeds=6, tasks=LONG),
+    "ceiling": Arm(NO_CRITIC, "true values, lambda 0", "truth", seeds=6, tasks=STREAMS),
 }

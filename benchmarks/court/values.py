@@ -6,9 +6,8 @@ is its reward, plus V of the state behind it, less V of the state before it.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
@@ -21,12 +20,9 @@ from fctncalling.data.types import Call, StepRecord, Task
 from fctncalling.lab.embedded.demonstrator import demonstrations, parse_truth_call
 from fctncalling.lab.embedded.fit import acted_logits
 from fctncalling.lab.embedded.make_stream_model import StreamDemonstrator
-from fctncalling.lab.embedded.mended_tasks import COINS
-from fctncalling.training.rollouts.rollout_backends import RolloutRound
 from fctncalling.training.training_run import TrainingRun
 
 Values = list[list[float]]  # of each episode, before each action
-BRANCHES = 3  # more episodes of each task that the truth of mended tasks is pooled over
 
 
 class PlayedUpdate(NamedTuple):
@@ -150,8 +146,6 @@ class Place(NamedTuple):
     wrong: int  # in another folder
     later: int  # files of later turns
     turns: int  # later turns
-    coins: int
-    told: bool  # the user has just named something amiss
 
     @property
     def work(self) -> int:
@@ -163,7 +157,7 @@ def office_places(task: Task, episode: EpisodeRecord) -> Iterator[Place]:
     """Yield the place before each action of an episode of a mended task."""
     turns = [dict(_file_and_folder(text) for text in turn) for turn in task.ground_truth or ()]
     sent, wrapped, torn = dict[str, str](), set[str](), set[str]()
-    coins, lost, reported = COINS, False, False
+    lost = False
     played = steps(episode)
     for number, step in enumerate(played):
         wanted = turns[step.turn]
@@ -173,7 +167,7 @@ def office_places(task: Task, episode: EpisodeRecord) -> Iterator[Place]:
         rest = turns[step.turn + 1 :]
         yield Place(
             lost, state["todo"], state["wrapped"], state["torn"], state["wrong"],
-            sum(map(len, rest)), len(rest), coins, reported,
+            sum(map(len, rest)), len(rest),
         )  # fmt: skip
         for call, result in zip(step.calls, step.results, strict=False):
             name = str(call.arguments.get("file_name"))
@@ -182,7 +176,6 @@ def office_places(task: Task, episode: EpisodeRecord) -> Iterator[Place]:
             elif call.name == "wrap":
                 wrapped.add(name)
             elif result == "done":
-                coins -= call.name != "send"
                 if call.name == "send":
                     sent[name] = str(call.arguments.get("destination"))
                     wrapped.discard(name)
@@ -191,7 +184,6 @@ def office_places(task: Task, episode: EpisodeRecord) -> Iterator[Place]:
                 else:
                     torn.discard(name)
         goes_on = number + 1 < len(played) and played[number + 1].turn == step.turn
-        reported = goes_on and not step.calls
         lost = lost or (not goes_on and any(sent.get(n) != f for n, f in wanted.items()))
 
 
@@ -230,34 +222,7 @@ def office_potential(played: PlayedUpdate) -> Values:
     return values
 
 
-def office_truth(played: PlayedUpdate) -> Values:
-    """Return the mean return from each place, over more episodes of the update's tasks."""
-    names = [e.task_id for e in played.episodes for _ in range(BRANCHES)]
-    run = played.run
-    seed = 7_000_000 + 1000 * run.config.seed + run.counters.updates
-    one_more = RolloutRound(tuple(names), seed, run.config.temperature, run.counters.updates)
-    returns: dict[Place, list[float]] = defaultdict(list)
-    for episode in run.rollout.play(one_more, run.interruption).episodes:
-        places = office_places(played.tasks[episode.task_id], episode)
-        for place, worth in zip(places, to_go(episode), strict=True):
-            returns[place].append(worth)
-    mean_returns = {place: fmean(worths) for place, worths in returns.items()}
-    return [
-        [
-            mean_returns.get(p, own)
-            for p, own in zip(office_places(played.tasks[e.task_id], e), to_go(e), strict=True)
-        ]
-        for e in played.episodes
-    ]
-
-
-def to_go(episode: EpisodeRecord) -> list[float]:
-    """Return the reward to go before each action."""
-    rewards = [step.reward for step in steps(episode)]
-    return [sum(rewards[t:]) for t in range(len(rewards))]
-
-
 HAND_MADE: dict[str, dict[str, Callable[[PlayedUpdate], Values]]] = {
     "stream": {"truth": path_truth, "error": path_errors, "potential": path_potential},
-    "mended": {"truth": office_truth, "error": office_errors, "potential": office_potential},
+    "mended": {"error": office_errors, "potential": office_potential},
 }
