@@ -86,7 +86,7 @@ def test_places_are_those_of_the_environments_own_office() -> None:
             wanted = [text.split("'")[1::2] for text in (task.ground_truth or ())[env._state.turn]]
             wrong = sum(office["sent"].get(name, folder) != folder for name, folder in wanted)
             torn = sum(n in office["_torn"] and n not in office["sent"] for n, _ in wanted)
-            seen.append((wrong, torn, office["_coins"]))
+            seen.append((wrong, torn))
             name, folder = draw.choice(wanted)
             others = ["cellar", folder, folder, folder]
             text = draw.choice([
@@ -99,7 +99,7 @@ def test_places_are_those_of_the_environments_own_office() -> None:
             ended = terminated or truncated
         episode = record(task, env.episode.steps, env.episode.verdict.valid)
         places = list(office_places(task, episode))
-        assert [(each.wrong, each.torn, each.coins) for each in places] == seen
+        assert [(each.wrong, each.torn) for each in places] == seen
         played = PlayedUpdate(None, {task.id: task}, [episode])  # type: ignore[arg-type]
         assert [p == 0.0 for p in office_potential(played)[0][1:]] >= [
             each.lost for each in places[1:]
