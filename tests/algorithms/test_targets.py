@@ -166,7 +166,8 @@ class PlainToken:
 
     def __init__(self, reward: float, critic: float, ends: bool, turn: int) -> None:
         self.reward, self.critic, self.ends, self.turn = reward, critic, ends, turn
-        self.togo = self.baseline = self.beyond = 0.0  # beyond: the critic, less the others' mean
+        self.togo = self.mean = self.beyond = 0.0  # beyond: the critic, less the others' mean
+        self.baseline = 0.0  # the mean by turn, or the larger mean of returns less what is earned
         self.value = self.lam = self.advantage = 0.0
 
 
@@ -210,8 +211,18 @@ def plain_tokens(records: list[EpisodeRecord], critic: list[float]) -> list[list
                 if other is not record and any(t.turn == token.turn for t in others)
             ]
             own = [pair for is_own, pair in peers if is_own] or [pair for _, pair in peers]
-            token.baseline, mean = map(fmean, zip(*own, strict=True)) if own else (0.0, 0.0)
+            token.mean, mean = map(fmean, zip(*own, strict=True)) if own else (0.0, 0.0)
             token.beyond = token.critic - mean
+        others = [
+            (other.task_id == record.task_id, line[0].togo)
+            for other, line in zip(records, lines, strict=True)
+            if other is not record
+        ]
+        of_task = [togo for is_own, togo in others if is_own]
+        expected = fmean(of_task or [togo for _, togo in others])
+        for token in line:
+            token.baseline = max(token.mean, expected)
+            expected -= token.reward
     return lines
 
 
@@ -241,7 +252,7 @@ def plain_learn(
         for before, token in zip([None, *line], line, strict=False):
             if not record.terminated:
                 continue
-            value, outcome = token.beyond, token.togo - token.baseline
+            value, outcome = token.beyond, token.togo - token.mean
             found[token.turn][0] += value * outcome
             found[token.turn][1] += value**2
             if before is not None and before.ends:
