@@ -4,13 +4,11 @@ With --lam auto the critic's values enter by what they know. That is measured by
 update's new episodes, before they are learned from, as sums that decay, and holds for the updates
 after it:
 
-- baseline: the larger of two means over the group's other episodes, else the batch's: of the reward
-  to go from the same turn, and of the return, less what this episode has earned so far. In states
-  worse than most the second is the larger one: what is done there becomes less likely, in place of
-  being settled on (arXiv:2008.13773). An episode's own actions have no part in either mean.
-- weight: the slope of the regression of the return on the critic's value, both less their means by
-  turn, within [0, 1]. It is 0 where the critic knows nothing that the mean does not: TPPO is then
-  REINFORCE with that baseline.
+- baseline: the mean return of the group's other episodes, else of the batch's, less what this
+  episode has earned so far.
+- weight: the slope of the regression of the reward to go on the critic's value, both less their
+  means over the same turn of the others, within [0, 1]. It is 0 where the critic knows nothing that
+  these means do not: TPPO is then REINFORCE with the baseline.
 - lambda: the share of the squared error of the episode's first value that values further on leave.
   A critic that explains which tasks succeed, but no moment within them, has lambda 1; credit looks
   some 1 / (1 - lambda) actions ahead.
@@ -89,7 +87,7 @@ class WeightedValues(ValueSource):
         """
         turns = experience.tokens.turn
         weights = _by_turn(self.weight, turns)
-        baseline = optimistic_means(experience, config.resolved_gamma)
+        baseline = expected_rewards_to_go(experience, config.resolved_gamma)
         beyond = of_critic.at_tokens - peer_means_of(experience, of_critic.at_tokens)[1]
         lam = _by_turn(self.lam, turns.roll(-1))  # a state's lambda stands at the token before it
         return Values(
@@ -160,16 +158,14 @@ def peer_means(experience: Experience, gamma: float) -> tuple[Tensor, Tensor]:
     return peer_means_of(experience, rewards_to_go(experience, gamma))
 
 
-def optimistic_means(experience: Experience, gamma: float) -> Tensor:
-    """Return the baseline of each token, (N,): the larger of two means, see the module."""
-    start = experience._replace(
-        tokens=experience.tokens._replace(turn=torch.zeros_like(experience.tokens.turn))
-    )
-    to_go = rewards_to_go(experience, 1.0)
-    counts = experience.num_acted
-    earned = to_go[counts.cumsum(0) - counts][experience.tokens.episode] - to_go
-    whole = peer_means(start, gamma)[1] - earned.to(experience.tokens.rewards.dtype)
-    return torch.maximum(peer_means(experience, gamma)[1], whole)
+def expected_rewards_to_go(experience: Experience, gamma: float) -> Tensor:
+    """Return the others' mean return, less what the episode has earned before each token, (N,)."""
+    tokens = experience.tokens
+    as_one_turn = tokens._replace(turn=torch.zeros_like(tokens.turn))
+    mean_return = peer_means(experience._replace(tokens=as_one_turn), gamma)[1]
+    to_go, counts = rewards_to_go(experience, 1.0), experience.num_acted
+    earned = to_go[counts.cumsum(0) - counts][tokens.episode] - to_go
+    return mean_return - earned.to(mean_return.dtype)
 
 
 def peer_means_of(experience: Experience, quantity: Tensor) -> tuple[Tensor, Tensor]:

@@ -167,7 +167,7 @@ class PlainToken:
     def __init__(self, reward: float, critic: float, ends: bool, turn: int) -> None:
         self.reward, self.critic, self.ends, self.turn = reward, critic, ends, turn
         self.togo = self.mean = self.beyond = 0.0  # beyond: the critic, less the others' mean
-        self.baseline = 0.0  # the mean by turn, or the larger mean of returns less what is earned
+        self.baseline = 0.0  # mean of the others' returns, less what is earned
         self.value = self.lam = self.advantage = 0.0
 
 
@@ -221,7 +221,7 @@ def plain_tokens(records: list[EpisodeRecord], critic: list[float]) -> list[list
         of_task = [togo for is_own, togo in others if is_own]
         expected = fmean(of_task or [togo for _, togo in others])
         for token in line:
-            token.baseline = max(token.mean, expected)
+            token.baseline = expected
             expected -= token.reward
     return lines
 
