@@ -190,6 +190,8 @@ SETTINGS = frozenset(_WEIGHTS["settings"])
 """Functions that set something which few people change twice."""
 NEVER_UNASKED = frozenset(_WEIGHTS["never_unasked"])
 """Functions that would help, but nobody wants them unasked."""
+OF_CURRENT_FOLDER = ("du", "find", "ls", "pwd")
+"""Functions that tell of the folder in which they are called."""
 NEW_KINDS: dict[str, str] = _WEIGHTS["new_kinds"]
 """Kind of something new -> what it is from then on."""
 ALIKE: dict[str, str] = _WEIGHTS["alike"]

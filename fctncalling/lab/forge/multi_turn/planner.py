@@ -27,6 +27,7 @@ from fctncalling.lab.forge.multi_turn.dials import (
     LOGINS,
     NEVER_UNASKED,
     NEW_KINDS,
+    OF_CURRENT_FOLDER,
     OPPOSITES,
     PARAMETER_KINDS,
     ROOMY,
@@ -62,7 +63,6 @@ from fctncalling.lab.forge.plan import (
     parse_result,
     said_earlier,
 )
-from fctncalling.lab.forge.words.turn_check import OF_CURRENT_FOLDER
 
 TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | TOLD_MEASURES
 """Kinds of which the same value tells that two calls have to do with each other."""
