@@ -7,13 +7,13 @@ looked for as a reader would recognise them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 from fctncalling.lab.forge.forged_entry import atoms
 from fctncalling.lab.forge.multi_turn.dials import OF_CURRENT_FOLDER
-from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value, parse_result
+from fctncalling.lab.forge.plan import PlannedTurn, Value
 from fctncalling.lab.own_api.english import days_in_text, read_day
 
 _NUMBER = re.compile(r"(?<![\w.])-?\$?-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w])")

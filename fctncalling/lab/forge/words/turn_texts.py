@@ -13,7 +13,7 @@ from typing import Any
 from fctncalling.data.types import FunctionDoc
 from fctncalling.lab.forge.multi_turn.dials import CLASS_OF, PARAMETER_KINDS
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
-from fctncalling.lab.forge.words.turn_check import faults_of, must_be_said
+from fctncalling.lab.forge.words.turn_check import faults_of, must_be_said, says_value
 from fctncalling.lab.forge.words.value_words import (
     MARK,
     Mention,
@@ -38,7 +38,14 @@ from fctncalling.lab.own_api.words.spoken_values import WordedValue
 from fctncalling.lab.own_api.words.vocabulary import register_table_phrases
 
 TRIES = 14  # wordings of one turn before the plan is given up
-FRAMES = 10  # phrases tried for one call
+FRAMES = 20  # phrases tried for one call
+_ANY_KIND = ArgumentKind("string", "free_text")  # all values come in words
+AIM_SHARE = 0.4
+_AIMS_WITHIN = (" so that I can {}", ", so I can {}", " to help me {}", " because I want to {}")
+_AIMS_BEHIND = (
+    *("I want to {}", "that way I can {}", "I am trying to {}", "it is time to {}"),
+    *("that helps me to {}", "somebody told me to {}", "the plan is to {}", "I have to {}"),
+)
 _MOODS = {"do": 5.0, "want": 1.5, "say": 3.0, "ask": 3.0}
 _GREETINGS = register_table_phrases("frame")["greetings"]
 _CLOSED_QUOTATION = re.compile(r"([.!?]['\"])\.(?= |$)")
@@ -55,6 +62,7 @@ class ConditionalFrame:
     """A phrase, and what has to hold of the arguments for it: (argument, is equal, value)."""
 
     frame: RequestFrame
+    mood: str  # do, want, say, ask, or aim: what somebody is after beyond the call
     conditions: tuple[tuple[str, bool, str], ...]
 
 
@@ -65,22 +73,31 @@ def function_phrases(function: str) -> tuple[FunctionWords, Sequence[Conditional
     A table of `frames/*.toml` is named by the function and conditions: "lockDoors unlock=True".
     """
     tables = {
-        key: table
+        key: dict(table)
         for key, table in read_table(f"frames/{CLASS_OF[function]}").items()
         if key.split()[0] == function
     }
+    aims = {key: {"want": table.pop("aim")} for key, table in tables.items() if "aim" in table}
     names = PARAMETER_KINDS[CLASS_OF[function]][function]
-    frames = frames_of_tables(tables, dict.fromkeys(tables, names), f"{CLASS_OF[function]}.toml")
+    where = f"{CLASS_OF[function]}.toml"
+    frames = frames_of_tables(tables, dict.fromkeys(tables, names), where)
     clauses = clauses_of_frames([each for own in frames.values() for each in own])
     kind = ArgumentKind("string", "free_text")
-    words = FunctionWords(FunctionDoc(function, "", {}), dict.fromkeys(names, kind), clauses=clauses)
-    found = [
-        ConditionalFrame(frame, tuple(map(_condition, key.split()[1:])))
-        for key, own in frames.items()
-        for frame in own
-        if not frame.says
-    ]
-    return words, [*found, *filter(None, map(_as_wish, found))]
+    words = FunctionWords(
+        FunctionDoc(function, "", {}), dict.fromkeys(names, kind), clauses=clauses
+    )
+    found = list(_conditional(frames))
+    wishes = [replace(each, mood="want") for each in found if _may_be_wish(each)]
+    of_aims = _conditional(frames_of_tables(aims, dict.fromkeys(aims, names), where))
+    return words, [*found, *wishes, *(replace(each, mood="aim") for each in of_aims)]
+
+
+def _conditional(frames: Mapping[str, Sequence[RequestFrame]]) -> Iterator[ConditionalFrame]:
+    for key, own in frames.items():
+        conditions = tuple(map(_condition, key.split()[1:]))
+        for frame in own:
+            if not frame.says:
+                yield ConditionalFrame(frame, frame.mood, conditions)
 
 
 def _condition(text: str) -> tuple[str, bool, str]:
@@ -88,11 +105,9 @@ def _condition(text: str) -> tuple[str, bool, str]:
     return name, sign == "=", value
 
 
-def _as_wish(each: ConditionalFrame) -> ConditionalFrame | None:
-    """Return an order as what somebody wants: "I'd like to lock the doors"."""
-    if each.frame.mood != "do" or _TOLD.search(each.frame.text):
-        return None
-    return replace(each, frame=replace(each.frame, mood="want"))
+def _may_be_wish(each: ConditionalFrame) -> bool:
+    """Return whether an order can be said as a wish: "I'd like to lock the doors"."""
+    return each.mood == "do" and not _TOLD.search(each.frame.text)
 
 
 def user_texts(plan: Plan, variation: int = 0) -> list[str]:
@@ -148,10 +163,10 @@ class _TaskWriter:
                 said.append(made)
                 words.note_result(call.function, index)
         values = (value for call in turn.requested for value in call.arguments.values())
-        tokens = {e.value for e in values if e.kind == "access_token" and must_be_said(e)}
-        if tokens and not words.is_blank(Value("access_token", *tokens, "said_now")):
-            token = f"{words.rng.choice(('my', 'the'))} access token is {MARK}{tokens.pop()}"
-            said[-1] = replace(said[-1], sentences=(*said[-1].sentences, token))
+        tokens = (e for e in values if e.kind == "access_token" and must_be_said(e))
+        for token in dict.fromkeys(each.value for each in tokens if not words.is_blank(each)):
+            sentence = f"{words.rng.choice(('my', 'the'))} access token is {MARK}{token}"
+            said[-1] = replace(said[-1], sentences=(*said[-1].sentences, sentence))
         return request_text(said, words.rng)
 
 
@@ -174,6 +189,7 @@ def _supplement(value: Value, call: PlannedCall, words: ValueWords) -> str:
     kind = kind_words(words.facts.kind_of(value))
     many = isinstance(value.value, list) and len(value.value) > 1
     noun = kind.plural or kind.noun if many else kind.noun
+    words.mentioned(value, said)
     text = rng.choice(result_frames()["missing"]).text
     return framed_text(f"{text.replace('{noun}', noun).replace('{value}', said)}.", "plain", rng)
 
@@ -206,12 +222,12 @@ def _call_in_words(
         if {*each.frame.parameters} <= traits.keys() and all(
             (value in traits.get(name, {""})) is equal for name, equal, value in each.conditions
         ):
-            fitting.setdefault(each.frame.mood, []).append(each)
+            fitting.setdefault(each.mood, []).append(each)
     for each in islice(_drawn_phrases(fitting, used, words.rng), FRAMES):
         mentions = list(words.mentions)
         if (made := _said(each, call, words)) is not None:
             used.add(each)
-            return made
+            return _with_aim(made, fitting.get("aim", ()), words.rng)
         words.mentions[:] = mentions
     return None
 
@@ -219,12 +235,22 @@ def _call_in_words(
 def _drawn_phrases(
     fitting: Mapping[str, Sequence[ConditionalFrame]], used: set[ConditionalFrame], rng: Random
 ) -> Iterator[ConditionalFrame]:
-    moods = [*fitting]
+    moods = [each for each in _MOODS if each in fitting]
     while moods:
         mood = rng.choices(moods, [_MOODS[each] for each in moods])[0]
         each = rng.choice(fitting[mood])
         if each not in used:
             yield each
+
+
+def _with_aim(said: SaidCall, aims: Sequence[ConditionalFrame], rng: Random) -> SaidCall:
+    """Return a call in words, now and then with what somebody is after."""
+    if not aims or rng.random() >= AIM_SHARE:
+        return said
+    aim = rng.choice(aims).frame.text
+    if said.mood in ("do", "want") and "?" not in said.phrase and rng.random() < 0.6:
+        return replace(said, phrase=said.phrase + rng.choice(_AIMS_WITHIN).format(aim))
+    return replace(said, sentences=(*said.sentences, rng.choice(_AIMS_BEHIND).format(aim)))
 
 
 def _traits(value: Value, words: ValueWords) -> set[str]:
@@ -244,7 +270,7 @@ _WAY_BACK = ("in the opposite direction", "on the same route the other way round
 def _said(each: ConditionalFrame, call: PlannedCall, words: ValueWords) -> SaidCall | None:
     """Return a call said by a phrase and the clauses of its other arguments, if that can be."""
     function, _ = function_phrases(call.function)
-    frame = each.frame
+    frame = replace(each.frame, mood=each.mood)
     if _ROUTE in frame.text and (ways := _known_route(call, words)):
         frame = replace(frame, text=frame.text.replace(_ROUTE, words.rng.choice(ways)))
         left = {"travel_from", "travel_to"}
@@ -264,6 +290,9 @@ def _said(each: ConditionalFrame, call: PlannedCall, words: ValueWords) -> SaidC
             return None
         texts[name] = WordedValue(text)
     said = said_call(function, frame, texts, words.rng)
+    told = [call.arguments[name] for name in left & call.arguments.keys() - texts.keys()]
+    if not all(says_value(said.phrase, each) for each in told if must_be_said(each)):
+        return None
     phrase = _PARTED.sub(r"\1 \3 \2", said.phrase)  # "call it off"
     return replace(said, phrase=re.sub(r"\bit's\b", "its", phrase))
 

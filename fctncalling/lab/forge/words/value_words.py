@@ -263,7 +263,7 @@ _TRANSPARENT = {
     **dict.fromkeys("get_user_id get_symbol_by_name liter_to_gallon gallon_to_liter".split(), ""),
 }
 """Functions that turn a name into an id: people say the name where a call takes the id."""
-_BARE_BEHIND = re.compile(r"\b(?:called|named|name|id|number|with|as|folder|directory|file|user) $")
+_BARE_BEHIND = re.compile(r"(?:\b(?:called|named|name|id|number|folder|directory|file|user)|\}) $")
 _BARE_BEFORE = re.compile(r"(?: folder| directory| class|-class| \{)")
 """Words around a slot that leave a value without its noun: "a file called x", "the x folder"."""
 _SUBJECT = re.compile(r"\b(?:can|could|should|will|would|is|are|do|does|if|whether|that) $")
@@ -312,15 +312,16 @@ class ValueWords:
             for each in self.mentions
         )
         if is_again and not is_bare and kind not in UNCOUNTED and self.rng.random() < 0.6:
-            if ways := self._pointing([self._noun(value)], value, before):
-                return self._mentioned(value, self.rng.choice(ways))
+            ways = self._pointing([self._noun(value)], value, before)
+            if ways:
+                return self.mentioned(value, self.rng.choice(ways))
         words = kind_words(kind)
         template = "{}" if is_bare or isinstance(said, list) else self.rng.choice(words.said)
         if behind.startswith(" {") and isinstance(said, int | float):
             text = number_text(said)  # of the unit that follows
         else:
             text = literal(said, kind, self.mark, self.rng)
-        return self._mentioned(value, template.replace("{}", text))
+        return self.mentioned(value, template.replace("{}", text))
 
     def _left_out(self, value: Value) -> Value | None:
         """Return the value left out that these words cannot say this one without, if any."""
@@ -371,7 +372,7 @@ class ValueWords:
             ways = self._shown_by(value, call) or ways
         if not ways:
             return None
-        way = self._mentioned(value, self.rng.choice(ways))
+        way = self.mentioned(value, self.rng.choice(ways))
         if not kind_words(value.kind).quoted:
             return way
         if _SAYING.search(before):
@@ -429,7 +430,8 @@ class ValueWords:
         words = kind_words(self.facts.kind_of(value))
         return words.plural or words.noun if isinstance(value.value, list) else words.noun
 
-    def _mentioned(self, value: Value, text: str) -> str:
+    def mentioned(self, value: Value, text: str) -> str:
+        """Note that a value was spoken of, and return the text."""
         noun, call = self._noun(value), self._transparent(value)
         words = kind_words(self.facts.kind_of(value))
         shown = "city" if value.said_kind == "city" else call and _TRANSPARENT[call.function]
