@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probed_moves import learn
 
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
@@ -19,8 +18,14 @@ from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.measures import call_dependencies, count_multi_turn, measure_multi_turn
 from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, multi_turn_plan
-from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS, TABLE, function_moves
-from fctncalling.lab.forge.multi_turn.drafter import is_failed_result
+from fctncalling.lab.forge.multi_turn.dials import (
+    CRITICAL_DIALS,
+    changes_state,
+    cures,
+    kinds_in_result,
+)
+from fctncalling.lab.forge.multi_turn.drafter import is_failed_result, leaves_with_paths, pattern
+from fctncalling.lab.forge.multi_turn.inventory import REFERENCE_KINDS, nameable_values
 from fctncalling.lab.forge.multi_turn.planner import difficulty
 from fctncalling.lab.forge.multi_turn.proof import (
     is_still_shown,
@@ -34,6 +39,8 @@ from fctncalling.lab.forge.plan import (
     PlannedTurn,
     Value,
     call_text,
+    open_session,
+    parse_result,
     plain_call,
     task_entry,
 )
@@ -310,17 +317,26 @@ def test_critical_dials_make_plans_whose_traps_the_judge_alone_betrays() -> None
             assert not judge(task, calls, "decoded_calls").valid
 
 
-def test_moves_learned_by_probing_name_what_every_driver_knows() -> None:
+def test_moves_of_the_table_are_what_plans_show() -> None:
     refusal = '{"error": "Brake pedal needs to be pressed when starting the engine."}'
-    assert function_moves().cures("startEngine", refusal) == ["pressBrakePedal"]
-    assert function_moves().produced_kinds("book_flight")["booking_id"] == "booking_id"
-    assert "view_messages_sent" in function_moves().reads_affected_by("send_message")
-    assert not function_moves().changes_state("cat")
-
-
-@pytest.mark.prove
-def test_moves_are_what_probing_gives() -> None:
-    assert json.loads(TABLE.read_text("utf-8")) == learn()
+    assert cures("startEngine", refusal) == ["pressBrakePedal"]
+    changing, shown = set[str](), 0
+    for index in range(150):
+        plan = multi_turn_plan("multi_turn_base", 14, index)
+        session = open_session(plan)
+        for call in calls_of(plan):
+            before = session.public_state()
+            result = parse_result(session.execute(plain_call(call)))
+            changing |= {call.function} if session.public_state() != before else set()
+            given = {name: value.value for name, value in call.arguments.items()}
+            kinds = kinds_in_result(call.function, given)
+            for path, value in leaves_with_paths(result):
+                if (kind := kinds.get(pattern(path))) in REFERENCE_KINDS - {"contact", "account"}:
+                    shown += 1
+                    assert value in nameable_values(kind, session.live_state()), (call, path)
+    assert shown > 100
+    assert len(changing) > 20
+    assert all(map(changes_state, changing))
 
 
 @pytest.mark.prove

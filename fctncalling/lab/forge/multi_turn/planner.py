@@ -35,9 +35,13 @@ from fctncalling.lab.forge.multi_turn.dials import (
     SUPPLIED,
     TOLD_MEASURES,
     Dials,
-    FunctionMoves,
+    changes_state,
     class_combination_weights,
-    function_moves,
+    cures,
+    kinds_in_result,
+    makes_something,
+    produced_kinds,
+    reads_affected_by,
 )
 from fctncalling.lab.forge.multi_turn.drafter import (
     NUMERIC_KINDS,
@@ -85,7 +89,6 @@ class Walk:
     dials: Dials
     knowledge: Knowledge = field(default_factory=Knowledge)
     turns: list[list[PlannedCall]] = field(default_factory=list)
-    moves: FunctionMoves = field(default_factory=function_moves)
 
     def __post_init__(self) -> None:
         self.session = ToolSession(self.classes, self.config)
@@ -140,7 +143,7 @@ class Walk:
                 for call in calls
             )
 
-        changes = arguments and self.moves.changes_state(function)
+        changes = arguments and changes_state(function)
         return same(OPPOSITES.get(function), self.turns[-1]) or bool(
             changes and same(function, chain.from_iterable(self.turns))
         )
@@ -151,8 +154,8 @@ class Walk:
         """Make the steps a refused call needs, one after another, and call again."""
         while is_failed_result(text) and room > 1:
             before = len(self.turns[-1])
-            for cure in self.moves.cures(function, text):
-                if cure in NEVER_UNASKED or self.moves.makes_something(cure):
+            for cure in cures(function, text):
+                if cure in NEVER_UNASKED or makes_something(cure):
                     continue
                 if self._attempt(cure, "needed_step", room - 1):
                     break
@@ -196,7 +199,7 @@ class Walk:
             if value.kind in NEW_KINDS:
                 self.knowledge.facts.append(Fact(NEW_KINDS[value.kind], value.value, turn))
         self.knowledge.calls[turn, index] = arguments
-        kinds = self.moves.kinds_in_result(function, {n: v.value for n, v in arguments.items()})
+        kinds = kinds_in_result(function, {n: v.value for n, v in arguments.items()})
         self.knowledge.seen(parse_result(text), kinds, turn, index)
         owner = CLASS_OF[function]
         self.turns[-1].append(PlannedCall(owner, function, arguments, purpose, (), text))
@@ -241,12 +244,12 @@ class Walk:
         calls = [call for turn in self.turns for call in turn if call.class_name == owner]
         last = [call.function for call in calls[-3:]]
         usual = FOLLOW_UPS.get(last[-1], {}) if last else {}
-        shows = {name for function in last for name in self.moves.reads_affected_by(function)}
+        shows = {name for function in last for name in reads_affected_by(function)}
         made = {
             kind
             for function in last
-            if self.moves.makes_something(function)
-            for kind in self.moves.produced_kinds(function).values()
+            if makes_something(function)
+            for kind in produced_kinds(function)
         }
         recent = {fact.kind for fact in self.knowledge.facts[-8:]} & TELLING
         relevance = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
-from fctncalling.lab.forge.multi_turn.dials import CLASS_OF, PARAMETER_KINDS, function_moves
+from fctncalling.lab.forge.multi_turn.dials import CLASS_OF, PARAMETER_KINDS, makes_something
 from fctncalling.lab.forge.plan import Plan, PlannedCall, Value, parse_result, said_earlier
 from fctncalling.lab.own_api.english import ORDINALS, date_forms, enumerated, read_day, spaced_words
 from fctncalling.lab.own_api.words.frames import RequestFrame, frames_of_tables
@@ -422,7 +422,7 @@ class ValueWords:
                 noun = self._noun(value)
                 self.mentions.append(Mention(noun, value.value, self.turn, True, main, person))
                 return
-        if function_moves().makes_something(function):
+        if makes_something(function):
             made = [main for key, main in mains.items() if key.startswith(f"{function}.")]
             self.mentions += [Mention(main, (self.turn, index), self.turn, True) for main in made]
 
