@@ -6,20 +6,22 @@ import dataclasses
 import random
 import re
 from collections import Counter
+from contextlib import suppress
 from functools import cache
 from itertools import chain
 
 import pytest
-from forge_random_requests import functions, random_requests, request_of
 
 from fctncalling.data.function_docs import DOC_FILES
-from fctncalling.lab.forge.multi_turn.dials import PARAMETER_KINDS
+from fctncalling.lab.forge.multi_turn.dials import PARAMETER_KINDS, Dials
 from fctncalling.lab.forge.multi_turn.planner import (
+    Walk,
     make_plan,
     with_unoffered_class_request,
     without_function,
     without_value,
 )
+from fctncalling.lab.forge.multi_turn.values import make_world
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.forge.words import faults_of, user_texts
 from fctncalling.lab.forge.words.turn_check import text_mentions
@@ -27,7 +29,22 @@ from fctncalling.lab.forge.words.turn_texts import function_phrases
 from fctncalling.lab.forge.words.value_words import literal
 from fctncalling.lab.own_api.english import read_day
 
-REQUESTS = random_requests(80)
+FUNCTIONS = [(name, each) for name, table in PARAMETER_KINDS.items() for each in table]
+
+
+def request_of(class_name: str, function: str, seed: int) -> Plan:
+    """Return a plan of one turn that asks for one call, drafted in a world and not executed."""
+    draw = random.Random(f"{function}/{seed}")
+    while True:
+        world = make_world(draw, [class_name])
+        walk = Walk(draw, [class_name], world, Dials(), turns=[[]])
+        with suppress(LookupError):  # a world without such things
+            calls = (PlannedCall(class_name, function, walk.draft_arguments(function)),)
+            turns = (PlannedTurn(calls, requested=calls),)
+            return Plan(world, (class_name,), turns, seed=f"{function}/{seed}")
+
+
+REQUESTS = [make_plan(f"requests/{number}") for number in range(80)]
 
 
 @cache
@@ -53,11 +70,11 @@ def test_every_function_has_phrases_and_each_names_its_own_parameters() -> None:
             assert named <= parameters.keys(), function  # slots are checked as they are read
 
 
-@pytest.mark.parametrize("class_name", [name for name in DOC_FILES if name in dict(functions())])
+@pytest.mark.parametrize("class_name", [name for name in DOC_FILES if name in PARAMETER_KINDS])
 def test_every_function_is_asked_for_with_any_of_its_arguments(class_name: str) -> None:
-    for name, function in functions():
+    for name, function in FUNCTIONS:
         if name == class_name:
-            plans = [request_of(name, function, seed) for seed in range(4)]
+            plans = [request_of(name, function, seed) for seed in range(8)]
             assert [fault for plan in plans for fault in faults(plan)] == []
 
 
