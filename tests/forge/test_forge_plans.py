@@ -53,13 +53,11 @@ SHORT = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param")
 def bare_texts(plan: Plan) -> list[str]:
     """Return what each turn must say and nothing else: the values, for measures without words."""
     texts = []
-    for turn in plan.turns:
-        said: list[str] = []
-        for number, call in enumerate(turn.requested):
+    for index, is_second in plan.messages:
+        turn, said = plan.turns[index], list[str]()
+        for number, call in enumerate(turn.calls):
             for name, value in call.arguments.items():
-                if (number, name) == turn.blank and turn.role == "request_without_value":
-                    continue
-                if turn.role == "missing_value" and (number, name) != turn.blank:
+                if turn.blank and is_second != ((number, name) == turn.blank):
                     continue
                 if value.said is not None:
                     said.append(str(value.said))
@@ -74,12 +72,12 @@ def bare_task(plan: Plan) -> Task:
     entry = task_entry(plan, bare_texts(plan), plan.seed)
     return Task(
         entry["id"],
-        "multi_turn_base" if plan.variant == "irrelevance" else f"multi_turn_{plan.variant}",
+        f"multi_turn_{plan.variant}",
         entry["question"],
         ground_truth=entry["ground_truth"],
         initial_config=entry["initial_config"],
         involved_classes=entry["involved_classes"],
-        missed_functions=plan.missed_functions,
+        missed_functions={int(k): v for k, v in entry.get("missed_function", {}).items()},
     )
 
 
@@ -176,23 +174,23 @@ def test_a_missing_value_is_asked_for_once_and_then_said() -> None:
     for index in range(10):
         plan = multi_turn_plan("multi_turn_miss_param", 7, index)
         texts = bare_texts(plan)
-        (turn,) = [t for t, each in enumerate(plan.turns) if each.role == "missing_value"]
-        assert plan.turns[turn].blank is not None
-        call, name = plan.turns[turn].blank or (0, "")
-        value = str(plan.turns[turn].calls[call].arguments[name].value)
-        assert value in texts[turn]
-        assert value not in texts[turn - 1].split("; ")
-        assert plan.turns[turn - 1].calls == ()
+        ((place, turn),) = [(t, each) for t, each in enumerate(plan.turns) if each.blank]
+        call, name = turn.blank or (0, "")
+        value = str(turn.calls[call].arguments[name].value)
+        assert value in texts[place + 1]
+        assert value not in texts[place].split("; ")
+        truth = bare_task(plan).ground_truth or ()
+        assert (truth[place], len(truth[place + 1])) == ([], len(turn.calls))
 
 
 def test_a_held_back_function_is_used_from_its_return_on_only() -> None:
     for index in range(10):
         plan = multi_turn_plan("multi_turn_miss_func", 8, index)
-        ((turn, (function,)),) = plan.missed_functions.items()
-        assert plan.turns[turn].role == "function_returns"
-        used = [
-            t for t, each in enumerate(plan.turns) for c in each.calls if c.function == function
-        ]
+        task = bare_task(plan)
+        ((turn, (function,)),) = task.missed_functions.items()
+        assert task.question[turn] == []
+        calls = enumerate(task.ground_truth or ())
+        used = [t for t, made in calls if any(each.startswith(f"{function}(") for each in made)]
         assert min(used) == turn
 
 
@@ -248,7 +246,7 @@ def file_plan(*calls: tuple[str, dict[str, Value]]) -> Plan:
     for function, arguments in calls:
         call = PlannedCall("GorillaFileSystem", function, arguments)
         made.append(replace(call, result=session.execute(plain_call(call))))
-    return Plan(config, ("GorillaFileSystem",), (PlannedTurn(tuple(made), requested=tuple(made)),))
+    return Plan(config, ("GorillaFileSystem",), (PlannedTurn(tuple(made)),))
 
 
 REMOVE = ("rm", {"file_name": said("entry_name", "note.txt")})
@@ -266,7 +264,7 @@ def test_proof_refuses_a_step_that_nobody_asked_for_and_nothing_needs() -> None:
     plan = file_plan(("cat", {"file_name": said("file_name", "note.txt")}), REMOVE)
     calls = (replace(plan.turns[0].calls[0], purpose="needed_step"), plan.turns[0].calls[1])
     assert not prove(plan).fault
-    fault = prove(replace(plan, turns=(PlannedTurn(calls, requested=calls),))).fault
+    fault = prove(replace(plan, turns=(PlannedTurn(calls),))).fault
     assert fault == "nothing needs the steps [(0, 0)]"
 
 

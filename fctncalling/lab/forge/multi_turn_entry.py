@@ -73,12 +73,13 @@ def _needs_history(plan: Plan, texts: Sequence[str]) -> bool:
 
     From earlier words, a result or the initial state, and not to be read in the newest words.
     """
+    newest = {turn: text for (turn, _), text in zip(plan.messages, texts, strict=True)}
     return any(
         value.provenance in ("said_before", "result", "state")
         and value.kind != "door"  # the four doors of every car
         and not occurs(value.value, text)
-        for turn, text in zip(plan.turns, texts, strict=True)
-        for call in turn.calls
+        for number, text in newest.items()
+        for call in plan.turns[number].calls
         for value in call.arguments.values()
     )
 

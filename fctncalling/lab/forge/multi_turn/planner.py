@@ -61,11 +61,8 @@ from fctncalling.lab.forge.plan import (
     PlannedCall,
     PlannedTurn,
     Purpose,
-    Role,
-    Source,
     Value,
     parse_result,
-    said_earlier,
 )
 
 TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | TOLD_MEASURES
@@ -333,7 +330,7 @@ def _walked(
     anchors = _anchors(draw, owners, sizes)
     for number, (owner, size) in enumerate(zip(owners, sizes, strict=True)):
         _walk_turn(walk, owner, size, anchors.get(number))
-    turns = tuple(PlannedTurn(tuple(calls), requested=tuple(calls)) for calls in walk.turns)
+    turns = tuple(PlannedTurn(tuple(calls)) for calls in walk.turns)
     involved = list(classes)
     draw.shuffle(involved)
     config = {name: config[name] for name in classes}
@@ -399,33 +396,29 @@ def longest_chain(plan: Plan) -> int:
 def without_function(plan: Plan, draw: random.Random) -> Plan | None:
     """Return the plan with one function held back until after the turn that first needs it.
 
-    That turn calls nothing; a turn without words follows, in which the function is offered and the
-    calls are made. None where no turn has a function of its own.
+    None where no turn has a function of its own.
     """
     used: set[str] = set()
     places = []
     for number, turn in enumerate(plan.turns):
         fresh = [c.function for c in turn.calls if c.function not in used and c.purpose == "asked"]
-        if turn.role == "request" and fresh:
+        if not turn.blank and fresh:
             places.append((number, draw.choice(fresh)))
         used.update(call.function for call in turn.calls)
     if not places:
         return None
     number, function = draw.choice(places)
-    longer = _answered_later(plan, number, "request_without_function", "function_returns")
-    missed = {**longer.missed_functions, number + 1: (function,)}
-    return replace(longer, variant="miss_func", missed_functions=missed)
+    return replace(_with_turn(plan, number, held_back=function), variant="miss_func")
 
 
 def without_value(plan: Plan, draw: random.Random) -> Plan | None:
-    """Return the plan with one value left out of a request and said in a separate turn.
+    """Return the plan with one value left out of a request and said in a separate message.
 
     None where no request has a value that must be said.
     """
     places = [
         (number, (index, name))
         for number, turn in enumerate(plan.turns)
-        if turn.role == "request"
         for index, call in enumerate(turn.calls)
         for name, value in call.arguments.items()
         if _must_be_said(turn, call, name, value)
@@ -433,17 +426,12 @@ def without_value(plan: Plan, draw: random.Random) -> Plan | None:
     if not places:
         return None
     number, blank = draw.choice(places)
-    longer = _answered_later(plan, number, "request_without_value", "missing_value", blank)
-    return replace(longer, variant="miss_param")
+    return replace(_with_turn(plan, number, blank=blank), variant="miss_param")
 
 
-def with_unoffered_class_request(plan: Plan, foreign: PlannedCall, draw: random.Random) -> Plan:
-    """Return the plan with one turn more, which asks for a call of a class that is not offered."""
-    number = draw.randint(0, len(plan.turns))
-    turn = PlannedTurn((), "request_out_of_scope", (foreign,))
-    before = plan.turns[:number]
-    after = tuple(_moved(each, number) for each in plan.turns[number:])
-    return replace(plan, turns=(*before, turn, *after), variant="irrelevance")
+def _with_turn(plan: Plan, number: int, **changes: Any) -> Plan:
+    changed = replace(plan.turns[number], **changes)
+    return replace(plan, turns=(*plan.turns[:number], changed, *plan.turns[number + 1 :]))
 
 
 def _must_be_said(turn: PlannedTurn, call: PlannedCall, name: str, value: Value) -> bool:
@@ -463,45 +451,6 @@ def optional_parameters(function: str) -> frozenset[str]:
     return frozenset(each.name for each in parameters if each.default is not each.empty)
 
 
-def _answered_later(
-    plan: Plan, number: int, asks: Role, answers: Role, blank: tuple[int, str] | None = None
-) -> Plan:
-    """Return the plan with two turns in place of one: its words first, its calls a turn later."""
-    turn = plan.turns[number]
-    index, name = blank or (-1, "")
-    calls = tuple(
-        said_earlier(call, number, (name,) if index == at else ())
-        for at, call in enumerate(_moved(turn, number).calls)
-    )
-    two = (PlannedTurn((), asks, turn.requested, blank), PlannedTurn(calls, answers, calls, blank))
-    missed = {(t + 1 if t > number else t): names for t, names in plan.missed_functions.items()}
-    after = tuple(_moved(turn, number) for turn in plan.turns[number + 1 :])
-    return replace(plan, turns=(*plan.turns[:number], *two, *after), missed_functions=missed)
-
-
-def _later(source: Source, number: int) -> Source:
-    """Return a source after a turn was inserted: words of that turn stay, results move."""
-    moves = source.turn > number or (source.turn == number and source.call >= 0)
-    return replace(source, turn=source.turn + 1) if moves else source
-
-
-def _moved(turn: PlannedTurn, number: int) -> PlannedTurn:
-    """Return a turn with calls made after a turn was inserted after the words of `number`."""
-    calls = tuple(_moved_call(call, number) for call in turn.calls)
-    requested = tuple(_moved_call(call, number) for call in turn.requested)
-    return replace(turn, calls=calls, requested=requested)
-
-
-def _moved_call(call: PlannedCall, number: int) -> PlannedCall:
-    arguments = {
-        name: replace(value, source=_later(value.source, number)) if value.source else value
-        for name, value in call.arguments.items()
-    }
-    depends = [_later(Source(turn, index), number) for turn, index in call.depends_on]
-    places = tuple((source.turn, source.call) for source in depends)
-    return replace(call, arguments=arguments, depends_on=places)
-
-
 CATEGORIES = (
     "multi_turn_base",
     "multi_turn_miss_func",
@@ -511,7 +460,6 @@ CATEGORIES = (
 )
 """What can be forged. The last two need BFCL's long-context tables."""
 
-_IRRELEVANCE = 0.03  # share of base tasks with a request that no offered function fits
 _DISTRACTORS = 0.05  # share of base tasks with a class offered that nothing asks for
 _VARIED = 50  # plans made for one that has a variant
 
@@ -561,24 +509,17 @@ def _varied(plan: Plan, variant: str, draw: random.Random, apis: Sequence[str]) 
 
 
 def _mixed(plan: Plan, draw: random.Random, apis: Sequence[str]) -> Plan:
-    """Return a base plan, one in some with a request out of scope or a class too many."""
-    chance = draw.random()
+    """Return a base plan, one in some with a class too many."""
     others = [name for name in _FOREIGN if name not in plan.involved_classes]
-    if chance < _IRRELEVANCE:
-        dials = Dials(turns={1: 1}, calls={1: 1})
-        foreign = make_plan(f"{plan.seed}/foreign", dials, {(draw.choice(others),): 1.0})
-        asked = [call for call in foreign.turns[0].calls if call.purpose == "asked"]
-        asked = [c for c in asked if all(v.provenance != "result" for v in c.arguments.values())]
-        return with_unoffered_class_request(plan, asked[0], draw) if asked else plan
     others = [name for name in others if not apis or name in apis]
-    if others and chance < _IRRELEVANCE + _DISTRACTORS:
-        name = draw.choice(others)
-        config = {**plan.initial_config, **make_world(draw, [name])}
-        involved = [*plan.involved_classes, name]
-        draw.shuffle(involved)
-        proof = prove(replace(plan, initial_config=config, involved_classes=tuple(involved)))
-        return plan if proof.fault else proof.plan
-    return plan
+    if not others or draw.random() >= _DISTRACTORS:
+        return plan
+    name = draw.choice(others)
+    config = {**plan.initial_config, **make_world(draw, [name])}
+    involved = [*plan.involved_classes, name]
+    draw.shuffle(involved)
+    proof = prove(replace(plan, initial_config=config, involved_classes=tuple(involved)))
+    return plan if proof.fault else proof.plan
 
 
 _FOREIGN = ("MessageAPI", "TwitterAPI", "TicketAPI", "TradingBot", "TravelAPI", "VehicleControlAPI")

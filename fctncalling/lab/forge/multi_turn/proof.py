@@ -79,15 +79,12 @@ def _useless_steps(plan: Plan, edges: dict[Place, list[Place]]) -> list[Place]:
 def _with_calls(
     turns: Sequence[PlannedTurn], change: Callable[[Place, PlannedCall], PlannedCall]
 ) -> tuple[PlannedTurn, ...]:
-    """Return the turns with each call changed; the words ask for the changed ones."""
+    """Return the turns with each call changed."""
     changed = (
         tuple(change((t, c), call) for c, call in enumerate(turn.calls))
         for t, turn in enumerate(turns)
     )
-    return tuple(
-        replace(turn, calls=calls, requested=calls)
-        for turn, calls in zip(turns, changed, strict=True)
-    )
+    return tuple(replace(turn, calls=calls) for turn, calls in zip(turns, changed, strict=True))
 
 
 def with_long_context_results(plan: Plan) -> Plan | None:

@@ -23,19 +23,22 @@ _HERE = re.compile(r"\b(?:this|current|working) (?:directory|folder)\b|\b(?:in|o
 _UNSAID_LENGTH = 3  # shorter values occur by chance
 
 
-def faults_of(text: str, turn: PlannedTurn) -> list[str]:
-    """Return the faults of a turn's words, one line each; empty if they are true."""
-    if turn.role == "function_returns":
-        return [] if text == "" else ["a turn in which a function returns has no words"]
-    if turn.role == "missing_value" and turn.blank is not None:
+def faults_of(text: str, turn: PlannedTurn, *, is_second: bool = False) -> list[str]:
+    """Return the faults of a turn's words, one line each; empty if they are true.
+
+    is_second: they are the second message, which says the value that the first one left out.
+    """
+    if is_second and turn.held_back:
+        return [] if text == "" else ["a message in which a function returns has no words"]
+    if is_second and turn.blank is not None:
         index, argument = turn.blank
-        value = turn.requested[index].arguments[argument]
+        value = turn.calls[index].arguments[argument]
         return [] if says_value(text, value) else [f"{argument}={value.value!r} is not said"]
     return [*_unsaid(text, turn), *_said_too_much(text, turn), *_elsewhere(text, turn)]
 
 
 def _unsaid(text: str, turn: PlannedTurn) -> Iterator[str]:
-    for index, call in enumerate(turn.requested):
+    for index, call in enumerate(turn.calls):
         for argument, value in call.arguments.items():
             if (index, argument) == turn.blank:
                 continue
@@ -45,7 +48,7 @@ def _unsaid(text: str, turn: PlannedTurn) -> Iterator[str]:
 
 def _elsewhere(text: str, turn: PlannedTurn) -> Iterator[str]:
     """Yield mentions of the current folder that the plan leaves unmentioned."""
-    for step, call in pairwise(turn.requested):
+    for step, call in pairwise(turn.calls):
         if step.function == "cd" and step.purpose == "needed_step":
             if call.function in OF_CURRENT_FOLDER:
                 yield f"{call.function} is of another folder, which is not said"
@@ -60,17 +63,17 @@ def _said_too_much(text: str, turn: PlannedTurn) -> Iterator[str]:
         known = value.provenance in ("said_before", "result", "state")
         if known and value.value != "first" and _names(rest, value.value):
             yield f"{value.kind} {value.value!r} is said, but comes from {value.provenance}"
-    if turn.blank is not None and turn.role == "request_without_value":
+    if turn.blank is not None:
         index, argument = turn.blank
-        left_out = turn.requested[index].arguments[argument]
+        left_out = turn.calls[index].arguments[argument]
         if must_be_said(left_out) and says_value(text, left_out):
             yield f"{argument}={left_out.value!r} is said, but should be left out"
 
 
 def _values(turn: PlannedTurn) -> Iterator[Value]:
-    for index, call in enumerate(turn.requested):
+    for index, call in enumerate(turn.calls):
         for argument, value in call.arguments.items():
-            if (index, argument) != turn.blank or turn.role != "request_without_value":
+            if (index, argument) != turn.blank:
                 yield value
 
 

@@ -111,12 +111,12 @@ def _may_be_wish(each: ConditionalFrame) -> bool:
 
 
 def user_texts(plan: Plan, variation: int = 0) -> list[str]:
-    """Return the user's words, one text a turn, "" for a turn in which a function returns.
+    """Return the user's words, one text a message, "" where only a function is offered.
 
     The same for the same plan and variation. CannotSay names a turn for which no frame fits.
     """
     writer = _TaskWriter(plan, Random(f"{plan.seed}/words/{variation}"))
-    return [writer.text(index, turn) for index, turn in enumerate(plan.turns)]
+    return [writer.text(index) for index in range(len(plan.messages))]
 
 
 class _TaskWriter:
@@ -130,52 +130,48 @@ class _TaskWriter:
         self._mentions: list[Mention] = []
         self._used: set[ConditionalFrame] = set()
 
-    def text(self, index: int, turn: PlannedTurn) -> str:
-        """Return the words of a turn, the first of several draws that are true."""
-        if turn.role == "function_returns":
+    def text(self, index: int) -> str:
+        """Return the words of a message, the first of several draws that are true."""
+        number, is_second = self._plan.messages[index]
+        turn = self._plan.turns[number]
+        if is_second and turn.held_back:
             return ""
         for _ in range(TRIES):
             mentions = list(self._mentions)
             words = ValueWords(self._facts, index, mentions, self._rng, self._quotation_mark)
             used = set(self._used)
-            text = self._drawn(turn, words, used)
+            text = self._drawn(turn, words, used, is_second=is_second)
             if text is None or (index and text.startswith(_GREETINGS)):
                 continue  # nobody greets in the middle of a talk
             text = _CLOSED_QUOTATION.sub(r"\1", text.replace(MARK, ""))
-            if not faults_of(text, turn):
+            if not faults_of(text, turn, is_second=is_second):
                 self._mentions, self._used = mentions, used
                 return text
-        raise CannotSay(f"plan {self._plan.seed}: no words for turn {index}: {turn}")
+        raise CannotSay(f"plan {self._plan.seed}: no words for message {index}: {turn}")
 
     def _drawn(
-        self, turn: PlannedTurn, words: ValueWords, used: set[ConditionalFrame]
+        self, turn: PlannedTurn, words: ValueWords, used: set[ConditionalFrame], *, is_second: bool
     ) -> str | None:
-        if turn.role == "missing_value":
-            return _supplement(*_blank(turn), words)
-        if turn.role == "request_without_value":
-            words.blank = _blank(turn)[0]
+        if turn.blank is not None:
+            call = turn.calls[turn.blank[0]]
+            value = call.arguments[turn.blank[1]]
+            if is_second:
+                return _supplement(value, call, words)
+            words.blank = value
         said = list[SaidCall]()
-        for index, call in enumerate(turn.requested):
+        for index, call in enumerate(turn.calls):
             if call.purpose == "asked" or _has_words(turn, words.turn, index):
                 made = _call_in_words(call, words, used)
                 if made is None:
                     return None
                 said.append(made)
                 words.note_result(call.function, index)
-        values = (value for call in turn.requested for value in call.arguments.values())
+        values = (value for call in turn.calls for value in call.arguments.values())
         tokens = (e for e in values if e.kind == "access_token" and must_be_said(e))
         for token in dict.fromkeys(each.value for each in tokens if not words.is_blank(each)):
             sentence = f"{words.rng.choice(('my', 'the'))} access token is {MARK}{token}"
             said[-1] = replace(said[-1], sentences=(*said[-1].sentences, sentence))
         return request_text(said, words.rng)
-
-
-def _blank(turn: PlannedTurn) -> tuple[Value, PlannedCall]:
-    """Return the value that a turn leaves out or adds, and its call."""
-    if turn.blank is None:
-        raise CannotSay(f"a turn of the role {turn.role} names no value that was left out")
-    call = turn.requested[turn.blank[0]]
-    return call.arguments[turn.blank[1]], call
 
 
 def _supplement(value: Value, call: PlannedCall, words: ValueWords) -> str:
@@ -196,9 +192,9 @@ def _supplement(value: Value, call: PlannedCall, words: ValueWords) -> str:
 
 def _has_words(turn: PlannedTurn, number: int, index: int) -> bool:
     """Tell whether a needed step has a value that only words about itself would say."""
-    rest = [call for at, call in enumerate(turn.requested) if at != index]
+    rest = [call for at, call in enumerate(turn.calls) if at != index]
     others = [value for call in rest for value in call.arguments.values()]
-    arguments = turn.requested[index].arguments.values()
+    arguments = turn.calls[index].arguments.values()
     said = [e.said for e in arguments if must_be_said(e) and e.kind != "access_token"]
     if all(any(other.said == each for other in others) for each in said):
         return False
@@ -303,7 +299,7 @@ def _known_route(call: PlannedCall, words: ValueWords) -> Sequence[str]:
     if any(words.is_blank(each) or words.spoken(each) is not None for each in ends):
         return ()
     route, last = [each.value for each in ends], list[Any]()
-    for _, other in words.facts.calls_before(words.facts.call_turn(words.turn)):
+    for _, other in words.facts.calls_before(words.turn):
         if other is call or other.arguments == call.arguments:
             break
         if {"travel_from", "travel_to"} <= other.arguments.keys():

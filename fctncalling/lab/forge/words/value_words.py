@@ -127,19 +127,14 @@ class PlanFacts:
             return "folder" if value.value in self.folders else "file_name"
         return value.kind
 
-    def call_turn(self, turn: int) -> int:
-        """Return the turn that makes the calls which a turn's words ask for."""
-        asks_first = self.plan.turns[turn].role.startswith("request_without")
-        return turn + 1 if asks_first and turn + 1 < len(self.plan.turns) else turn
-
     def used_results(self, turn: int, call: int) -> list[Value]:
         """Return the later arguments that come from a call's result."""
         return self._used.get((turn, call), [])
 
     def calls_before(self, turn: int) -> Iterator[tuple[tuple[int, int], PlannedCall]]:
-        """Yield (place, call) up to a turn, whose words ask for calls that are not made yet."""
+        """Yield (place, call) up to a turn and its own."""
         for number, each in enumerate(self.plan.turns[: turn + 1]):
-            for index, call in enumerate(each.requested if number == turn else each.calls):
+            for index, call in enumerate(each.calls):
                 yield (number, index), call
 
     def is_latest(self, value: Value, turn: int) -> bool:
@@ -160,8 +155,7 @@ class PlanFacts:
         source = value.source
         if value.provenance != "result" or source is None or source.turn < 0 or source.call < 0:
             return None
-        turn = self.plan.turns[source.turn]
-        calls = turn.calls or turn.requested
+        calls = self.plan.turns[source.turn].calls
         return calls[source.call] if source.call < len(calls) else None
 
 
@@ -213,7 +207,7 @@ class Mention:
 
     noun: str  # what it is called: "file", "order", "stocks"
     value: Any
-    turn: int
+    message: int
     made: bool = False  # whether a call returned it
     shown: str = ""  # what it was called in the words, where that differs: a city for an airport
     person: bool = False
@@ -223,7 +217,7 @@ class Mention:
         return type(self.value) is type(value) and bool(self.value == value)
 
 
-def references(mentions: Sequence[Mention], noun: str, value: Any, turn: int) -> list[str]:
+def references(mentions: Sequence[Mention], noun: str, value: Any, message: int) -> list[str]:
     """Return ways to point back at a value by its noun, the shortest first; empty if none is clear.
 
     A pronoun needs the value to be the last thing mentioned, "that file" the last file; any other
@@ -234,28 +228,28 @@ def references(mentions: Sequence[Mention], noun: str, value: Any, turn: int) ->
     if not found:
         return []
     first, last = found[0], found[-1]
-    if last is not same_noun[-1] or turn - last.turn > 2:
-        return _distant(mentions, first, turn)
+    if last is not same_noun[-1] or message - last.message > 2:
+        return _distant(mentions, first, message)
     named = last.shown or noun
     many = named.endswith("s") and isinstance(value, list)
     ways = [f"those {named}" if many else f"that {named}", f"the same {named}"]
-    if mentions[-1] is last and turn - last.turn <= 1:
+    if mentions[-1] is last and message - last.message <= 1:
         ways += ["them" if many or last.person else "it"] * 3
     return ways
 
 
-def _distant(mentions: Sequence[Mention], first: Mention, turn: int) -> list[str]:
+def _distant(mentions: Sequence[Mention], first: Mention, message: int) -> list[str]:
     """Return ways to point at a thing by its message, if needed by its place in it."""
     noun, there = first.shown or first.noun, list[Any]()
     for each in mentions:  # a reader counts what is called the same
-        if (each.shown or each.noun) == noun and each.turn == first.turn:
+        if (each.shown or each.noun) == noun and each.message == first.message:
             there += [] if any(each.is_of(known) for known in there) else [each.value]
-    place = next(index for index, known in enumerate(there) if first.is_of(known))
-    which = noun if len(there) == 1 else f"{ORDINALS[min(place, 8)]} {noun}"
-    if first.turn == turn:
+    index = next(index for index, known in enumerate(there) if first.is_of(known))
+    which = noun if len(there) == 1 else f"{ORDINALS[min(index, 8)]} {noun}"
+    if first.message == message:
         return [f"the {which} I just named", f"the {which} in this message"]
-    message = "last" if first.turn == turn - 1 else ORDINALS[min(first.turn, 8)]
-    return [f"the {which} from my {message} message", f"the {which} from my {message} request"]
+    place = "last" if first.message == message - 1 else ORDINALS[min(first.message, 8)]
+    return [f"the {which} from my {place} message", f"the {which} from my {place} request"]
 
 
 _TRANSPARENT = {
@@ -282,10 +276,11 @@ class ValueWords:
     """
 
     def __init__(
-        self, facts: PlanFacts, turn: int, mentions: list[Mention], rng: Random, mark: str
+        self, facts: PlanFacts, message: int, mentions: list[Mention], rng: Random, mark: str
     ) -> None:
         self.facts = facts
-        self.turn = turn  # whose words these are
+        self.message = message  # whose words these are
+        self.turn = facts.plan.messages[message][0]
         self.mentions = mentions
         self.rng = rng
         self.mark = mark  # the user's quotation mark
@@ -308,7 +303,7 @@ class ValueWords:
             return None if is_named else self._reference(value, before)
         said, kind = spoken
         is_again = any(
-            each.turn == self.turn and not each.made and each.is_of(value.value)
+            each.message == self.message and not each.made and each.is_of(value.value)
             for each in self.mentions
         )
         if is_again and not is_bare and kind not in UNCOUNTED and self.rng.random() < 0.6:
@@ -354,7 +349,7 @@ class ValueWords:
 
     def _pointing(self, nouns: Iterable[str], value: Value, before: str) -> list[str]:
         """Return ways to point back at a value that fit the words before the slot."""
-        found = (references(self.mentions, noun, value.value, self.turn) for noun in nouns)
+        found = (references(self.mentions, noun, value.value, self.message) for noun in nouns)
         ways = next(filter(None, found), [])
         is_subject = not before.strip() or _SUBJECT.search(before)
         unfit = {"it", "them"} if before.endswith("of ") else {"them"} if is_subject else set()
@@ -403,7 +398,8 @@ class ValueWords:
                     by_argument.append(text.format_map(texts))
         plain = plain or _plain_ways(value.path)
         if not is_latest:
-            origin = f"from my {ORDINALS[min(source.turn, len(ORDINALS) - 1)]} message"
+            message = self.facts.plan.messages.index((source.turn, False))
+            origin = f"from my {ORDINALS[min(message, len(ORDINALS) - 1)]} message"
             when = "from the first result" if is_here else origin
             plain = [] if by_argument else [f"{text} ({when})" for text in plain]
         elif is_unasked and by_argument:
@@ -414,17 +410,18 @@ class ValueWords:
 
     def note_result(self, function: str, index: int) -> None:
         """Add the result of the call of this index to the mentions, if about one thing."""
-        places = {self.turn, self.facts.call_turn(self.turn)}
         mains = read_table("results")["main"]
-        for value in (each for turn in places for each in self.facts.used_results(turn, index)):
+        for value in self.facts.used_results(self.turn, index):
             if main := mains.get(result_key(function, value.path)):
                 person = kind_words(self.facts.kind_of(value)).person
                 noun = self._noun(value)
-                self.mentions.append(Mention(noun, value.value, self.turn, True, main, person))
+                self.mentions.append(Mention(noun, value.value, self.message, True, main, person))
                 return
         if makes_something(function):
             made = [main for key, main in mains.items() if key.startswith(f"{function}.")]
-            self.mentions += [Mention(main, (self.turn, index), self.turn, True) for main in made]
+            self.mentions += [
+                Mention(main, (self.turn, index), self.message, True) for main in made
+            ]
 
     def _noun(self, value: Value) -> str:
         words = kind_words(self.facts.kind_of(value))
@@ -440,8 +437,8 @@ class ValueWords:
             shown = known[-1].shown if known else ""
         if isinstance(value.value, list) and value.said is not None:
             for item in value.value:
-                self.mentions.append(Mention(words.noun, item, self.turn, person=words.person))
-        named = Mention(noun, value.value, self.turn, shown=shown or "", person=words.person)
+                self.mentions.append(Mention(words.noun, item, self.message, person=words.person))
+        named = Mention(noun, value.value, self.message, shown=shown or "", person=words.person)
         self.mentions.append(named)
         return text
 
