@@ -249,7 +249,7 @@ def file_plan(*calls: tuple[str, dict[str, Value]]) -> Plan:
     return Plan(config, ("GorillaFileSystem",), (PlannedTurn(tuple(made)),))
 
 
-REMOVE = ("rm", {"file_name": said("entry_name", "note.txt")})
+REMOVE = ("rm", {"file_name": said("file_name", "note.txt")})
 REMOVE_FOLDER = ("rmdir", {"dir_name": said("folder", "old")})
 
 

@@ -93,8 +93,8 @@ class PlannedCall:
 class PlannedTurn:
     """A user's request and the calls of its truth.
 
-    One that leaves a value out, or comes before a function is offered, is answered by no call: a
-    second message follows, which says the value or offers the function, and then the calls are made.
+    One that leaves a value out, or comes before a function is offered, is answered by no call. A
+    second message then says the value or offers the function, and the calls are made.
     """
 
     calls: tuple[PlannedCall, ...]

@@ -166,8 +166,6 @@ OF_CURRENT_FOLDER = ("du", "find", "ls", "pwd")
 """Functions that tell of the folder in which they are called."""
 NEW_KINDS: dict[str, str] = _WEIGHTS["new_kinds"]
 """Kind of something new -> what it is from then on."""
-ALIKE: dict[str, str] = _WEIGHTS["alike"]
-"""Kind -> what else its values may stand for."""
 TOLD_MEASURES = frozenset(_WEIGHTS["told_measures"])
 """Measures of which the same value tells that two calls have to do with each other."""
 BLANK_KINDS = frozenset(_WEIGHTS["left_out"].split())

@@ -397,9 +397,9 @@ class Drafter:
         """Return a new name for the file `source`, with its ending."""
         stem, dot, ending = str(made["source"].value).rpartition(".")
         name = draw_value("file_stems", self.draw) + (f".{ending}" if stem and dot else "")
-        if name in inventory.nameable_values("entry_name", self.state):
-            raise LookupError("destination")
-        return verbatim_value("destination", name)
+        if name in inventory.nameable_values("file_name", self.state):
+            raise LookupError(name)
+        return verbatim_value("new_file", name)
 
     def _rounded(self, text: str, made: Arguments) -> Value:
         shown, kind = text.split()

@@ -16,7 +16,6 @@ from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.envs.tools import tool_class
 from fctncalling.lab.forge.multi_turn import inventory
 from fctncalling.lab.forge.multi_turn.dials import (
-    ALIKE,
     ANCHOR_ROOM,
     ANCHORS,
     BLANK_KINDS,
@@ -251,7 +250,7 @@ class Walk:
         recent = {fact.kind for fact in self.knowledge.facts[-8:]} & TELLING
         relevance = {}
         for name, kinds in PARAMETER_KINDS[owner].items():
-            taken = {ALIKE.get(kind, kind) for kind in kinds.values()}
+            taken = set(kinds.values())
             if taken & made & TELLING:
                 relevance[name] = 12.0
             elif name in shows:

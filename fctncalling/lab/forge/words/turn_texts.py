@@ -182,7 +182,7 @@ def _supplement(value: Value, call: PlannedCall, words: ValueWords) -> str:
         said = number_text(value.value)
     elif value.kind == "travel_class":
         said = f"{said} class"
-    kind = kind_words(words.facts.kind_of(value))
+    kind = kind_words(value.kind)
     many = isinstance(value.value, list) and len(value.value) > 1
     noun = kind.plural or kind.noun if many else kind.noun
     words.mentioned(value, said)
@@ -253,9 +253,8 @@ def _traits(value: Value, words: ValueWords) -> set[str]:
     """Return what conditions of phrases may ask of an argument."""
     if words.is_blank(value):
         return {"blank"}
-    kind = words.facts.kind_of(value)
-    kind = "file" if kind == "new_file" else kind
-    return {number_text(value.value), str(value.said), value.said_kind, kind, value.provenance}
+    traits = (number_text(value.value), str(value.said), value.said_kind, value.kind)
+    return {*traits, value.provenance}
 
 
 _ROUTE = "from {travel_from} to {travel_to}"

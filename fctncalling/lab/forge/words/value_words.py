@@ -112,20 +112,11 @@ class PlanFacts:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.folders = frozenset(_folders(plan))
         self._used: dict[tuple[int, int], list[Value]] = {}
         for value in plan.values:
             if value.provenance == "result" and value.source is not None:
                 place = (value.source.turn, value.source.call)
                 self._used.setdefault(place, []).append(value)
-
-    def kind_of(self, value: Value) -> str:
-        """Return a value's kind; a destination or entry is a folder or a file."""
-        if value.kind in ("destination", "new_file"):
-            return "folder" if value.value in self.folders else "new_file"
-        if value.kind == "entry_name":
-            return "folder" if value.value in self.folders else "file_name"
-        return value.kind
 
     def used_results(self, turn: int, call: int) -> list[Value]:
         """Return the later arguments that come from a call's result."""
@@ -157,21 +148,6 @@ class PlanFacts:
             return None
         calls = self.plan.turns[source.turn].calls
         return calls[source.call] if source.call < len(calls) else None
-
-
-def _folders(plan: Plan) -> Iterator[str]:
-    """Yield the names of all directories that the world holds or the plan makes."""
-    yield from _directories(plan.initial_config.get("GorillaFileSystem", {}).get("root", {}))
-    for call in plan.calls:
-        if call.function == "mkdir":
-            yield call.arguments["dir_name"].value
-
-
-def _directories(entries: Mapping[str, Any]) -> Iterator[str]:
-    for name, entry in entries.items():
-        if isinstance(entry, Mapping) and entry.get("type") == "directory":
-            yield name
-            yield from _directories(entry.get("contents", {}))
 
 
 _ID_KEY = re.compile(r"^(?!MA\d).*\d")  # moving averages are called MA_5
@@ -296,7 +272,7 @@ class ValueWords:
         is_bare = bool(_BARE_BEHIND.search(before) or _BARE_BEFORE.match(behind))
         is_named = is_bare or before.endswith((" a ", " an "))  # never "a that class"
         if (left_out := self._left_out(value)) is not None:
-            ways = kind_words(self.facts.kind_of(left_out)).vague
+            ways = kind_words(left_out.kind).vague
             return self.rng.choice(ways) if ways and not is_named else None
         spoken = self.spoken(value)
         if spoken is None:
@@ -329,7 +305,7 @@ class ValueWords:
 
         What an unmentioned call of this turn looks up is named by what that takes.
         """
-        kind = self.facts.kind_of(value)
+        kind = value.kind
         if value.provenance in ("said_now", "flag"):
             return value.value, kind
         if value.provenance == "inferred":
@@ -361,7 +337,7 @@ class ValueWords:
         main = call and read_table("results")["main"].get(result_key(call.function, value.path))
         ways = self._pointing([self._noun(value), *([main] if main else [])], value, before)
         if value.provenance == "state" and not ways:
-            named = (kind_words(str(key)).state for key in (*value.path, self.facts.kind_of(value)))
+            named = (kind_words(str(key)).state for key in (*value.path, value.kind))
             ways = list(next(filter(None, named), ()))
         if call is not None and (not ways or self.rng.random() < 0.5):
             ways = self._shown_by(value, call) or ways
@@ -413,7 +389,7 @@ class ValueWords:
         mains = read_table("results")["main"]
         for value in self.facts.used_results(self.turn, index):
             if main := mains.get(result_key(function, value.path)):
-                person = kind_words(self.facts.kind_of(value)).person
+                person = kind_words(value.kind).person
                 noun = self._noun(value)
                 self.mentions.append(Mention(noun, value.value, self.message, True, main, person))
                 return
@@ -424,13 +400,13 @@ class ValueWords:
             ]
 
     def _noun(self, value: Value) -> str:
-        words = kind_words(self.facts.kind_of(value))
+        words = kind_words(value.kind)
         return words.plural or words.noun if isinstance(value.value, list) else words.noun
 
     def mentioned(self, value: Value, text: str) -> str:
         """Note that a value was spoken of, and return the text."""
         noun, call = self._noun(value), self._transparent(value)
-        words = kind_words(self.facts.kind_of(value))
+        words = kind_words(value.kind)
         shown = "city" if value.said_kind == "city" else call and _TRANSPARENT[call.function]
         if not shown and value.said is None:
             known = [e for e in self.mentions if e.noun == noun and e.is_of(value.value)]
