@@ -31,8 +31,8 @@ Provenance = Literal["said_now", "said_before", "result", "state", "inferred", "
   words name its role ("that order", "the matching stocks").
 - `state`: in the initial state only (`Source.path`); a call that looks it up, or a description of
   it, leads there.
-- `inferred`: follows by a rule from what the words say: `said` is that ("Boston" for "BOS"), and
-  `rule` the rule. Where `said` is None it follows from the function doc alone (pedal 1.0).
+- `inferred`: follows from what the words say: `said` is that ("Boston" for "BOS"). Where `said` is
+  None it follows from the function doc alone (pedal 1.0).
 - `flag`: a switch that the verb of the request decides (lock: unlock=False; engage, on, buy).
 """
 
@@ -67,7 +67,6 @@ class Value:
     provenance: Provenance
     said: Any = None  # what the words must carry: `value` for said_now, the origin for inferred
     said_kind: str = ""  # the kind of `said`: "city", "liters", "spoken_date", ...
-    rule: str = ""  # for inferred: airport_of_city, gallons_of_liters, iso_date, hashtag, ...
     source: Source | None = None  # for said_before, result, state
 
     @property

@@ -34,6 +34,7 @@ _UNIT_DECIDERS: dict[str, tuple[str, str, dict[str, str]]] = {
 """Function -> (argument that decides the unit of the result, path in the result, unit -> kind). Of
 another unit the result is of no kind: no later call takes it for what it is not.
 """
+KINDS_OF = {name: kinds for table in PARAMETER_KINDS.values() for name, kinds in table.items()}
 CLASS_OF = {name: owner for owner, names in PARAMETER_KINDS.items() for name in names}
 
 
@@ -156,12 +157,6 @@ LOGINS: dict[str, str] = _WEIGHTS["logins"]
 """Login -> the attribute that tells whether somebody is logged in."""
 ROOMY: dict[str, tuple[int, float]] = _WEIGHTS["roomy"]
 """Function -> calls it takes with its steps, how much it is preferred where there is room."""
-OPPOSITES: dict[str, str] = _WEIGHTS["opposites"]
-"""Function -> the one that it undoes."""
-SETTINGS = frozenset(_WEIGHTS["settings"])
-"""Functions that set something which few people change twice."""
-NEVER_UNASKED = frozenset(_WEIGHTS["never_unasked"])
-"""Functions that would help, but nobody wants them unasked."""
 OF_CURRENT_FOLDER = ("du", "find", "ls", "pwd")
 """Functions that tell of the folder in which they are called."""
 NEW_KINDS: dict[str, str] = _WEIGHTS["new_kinds"]

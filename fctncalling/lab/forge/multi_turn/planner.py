@@ -4,44 +4,18 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import chain
 from typing import Any, TypeVar
 
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.envs.tools import tool_class
+from fctncalling.lab.forge.multi_turn import dials as tables
 from fctncalling.lab.forge.multi_turn import inventory
-from fctncalling.lab.forge.multi_turn.dials import (
-    ANCHOR_ROOM,
-    ANCHORS,
-    BLANK_KINDS,
-    CLASS_OF,
-    CLASS_WEIGHTS,
-    FOLLOW_UPS,
-    FUNCTION_WEIGHTS,
-    LOGINS,
-    NEVER_UNASKED,
-    NEW_KINDS,
-    OF_CURRENT_FOLDER,
-    OPPOSITES,
-    PARAMETER_KINDS,
-    ROOMY,
-    SETTINGS,
-    SUPPLIED,
-    TOLD_MEASURES,
-    Dials,
-    changes_state,
-    class_combination_weights,
-    cures,
-    kinds_in_result,
-    makes_something,
-    produced_kinds,
-    reads_affected_by,
-)
+from fctncalling.lab.forge.multi_turn.dials import Dials
 from fctncalling.lab.forge.multi_turn.drafter import (
     NUMERIC_KINDS,
     Drafter,
@@ -64,7 +38,7 @@ from fctncalling.lab.forge.plan import (
     parse_result,
 )
 
-TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | TOLD_MEASURES
+TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | tables.TOLD_MEASURES
 """Kinds of which the same value tells that two calls have to do with each other."""
 _MADE_BY_CALLS = {"order_id", "booking_id", "tweet_id", "ticket_id"}
 """Kinds that there are none of until a call makes them."""
@@ -107,10 +81,11 @@ class Walk:
         return False
 
     def _attempt(self, function: str, purpose: Purpose, room: int) -> bool:
-        login = LOGINS.get(function)
+        login = tables.LOGINS.get(function)
         if login and any(inventory.values_at(login, self.session.live_state())):
             return False  # somebody who is logged in asks for no login
-        if function in OF_CURRENT_FOLDER and [c.function for c in self.turns[-1][-1:]] == ["cd"]:
+        last = [call.function for call in self.turns[-1][-1:]]
+        if function in tables.OF_CURRENT_FOLDER and last == ["cd"]:
             return False  # nobody who has just moved asks what is there without saying where
         try:
             room -= self._supply(function, room) if purpose == "asked" else 0
@@ -124,25 +99,8 @@ class Walk:
             return False
         if is_empty_result(text) and (function != "diff" or self.draw.random() < 0.6):
             return False  # that two files are the same may be an answer
-        if self._repeats(function, arguments):
-            return False
         self.add(function, arguments, purpose, text)
         return True
-
-    def _repeats(self, function: str, arguments: Mapping[str, Value]) -> bool:
-        """Whether a call was made before, or undoes one of its turn: nobody asks for either."""
-        given = [value.value for value in arguments.values()]
-
-        def same(name: str | None, calls: Iterable[PlannedCall]) -> bool:
-            return any(
-                call.function == name and [v.value for v in call.arguments.values()] == given
-                for call in calls
-            )
-
-        changes = arguments and changes_state(function)
-        return same(OPPOSITES.get(function), self.turns[-1]) or bool(
-            changes and same(function, chain.from_iterable(self.turns))
-        )
 
     def _cured(
         self, function: str, text: str, room: int, arguments: dict[str, Value]
@@ -150,9 +108,7 @@ class Walk:
         """Make the steps a refused call needs, one after another, and call again."""
         while is_failed_result(text) and room > 1:
             before = len(self.turns[-1])
-            for cure in cures(function, text):
-                if cure in NEVER_UNASKED or makes_something(cure):
-                    continue
+            for cure in tables.cures(function, text):
                 if self._attempt(cure, "needed_step", room - 1):
                     break
             else:
@@ -164,7 +120,7 @@ class Walk:
 
     def _supply(self, function: str, room: int) -> int:
         """Look up, unasked, the source of a value; return the number of calls used."""
-        kind, supplier, times, sure = SUPPLIED.get(function, ("", "", 0, 0.0))
+        kind, supplier, times, sure = tables.SUPPLIED.get(function, ("", "", 0, 0.0))
         if room <= times or not times or self.draw.random() > max(sure, self.dials.supply):
             return 0
         if len(self.knowledge.results(kind)) >= times:
@@ -177,7 +133,7 @@ class Walk:
 
     def draft_arguments(self, function: str) -> dict[str, Value]:
         """Return arguments for a call. Raises LookupError if the world holds none."""
-        return self.drafter.arguments(function, PARAMETER_KINDS[CLASS_OF[function]][function])
+        return self.drafter.arguments(function, tables.KINDS_OF[function])
 
     def execute(self, function: str, arguments: Mapping[str, Value]) -> str:
         """Return a call's result text."""
@@ -192,18 +148,18 @@ class Walk:
         self._seen.add((function, text))
         for value in arguments.values():
             self.knowledge.said(value, turn)
-            if value.kind in NEW_KINDS:
-                self.knowledge.facts.append(Fact(NEW_KINDS[value.kind], value.value, turn))
+            if value.kind in tables.NEW_KINDS:
+                self.knowledge.facts.append(Fact(tables.NEW_KINDS[value.kind], value.value, turn))
         self.knowledge.calls[turn, index] = arguments
-        kinds = kinds_in_result(function, {n: v.value for n, v in arguments.items()})
+        kinds = tables.kinds_in_result(function, {n: v.value for n, v in arguments.items()})
         self.knowledge.seen(parse_result(text), kinds, turn, index)
-        owner = CLASS_OF[function]
+        owner = tables.CLASS_OF[function]
         self.turns[-1].append(PlannedCall(owner, function, arguments, purpose, (), text))
 
     def next_function(self, owner: str, room: int) -> str:
         """Draw a function of a class; as often as the dials say, one that follows up."""
-        names = list(PARAMETER_KINDS[owner])
-        weights = [FUNCTION_WEIGHTS.get(name, 1.0) * self._fit(name, room) for name in names]
+        names = list(tables.PARAMETER_KINDS[owner])
+        weights = [tables.FUNCTION_WEIGHTS.get(name, 1.0) * self._fit(name, room) for name in names]
         if self.draw.random() < self.dials.follow_up:
             relevance = self._relevance(owner)
             weights = [w * relevance.get(n, 0.1) for n, w in zip(names, weights, strict=True)]
@@ -217,18 +173,13 @@ class Walk:
         Those that need steps into what is left of a turn, those that take what others make to what
         has been made.
         """
-        wanted = ROOMY.get(function)
+        wanted = tables.ROOMY.get(function)
         fit = 1.0 if wanted is None else wanted[1] if room >= wanted[0] else 0.1
-        made = {call.function for turn in self.turns for call in turn}
-        if function in SETTINGS & made:
-            fit *= 0.15
-        kinds = set(PARAMETER_KINDS[CLASS_OF[function]][function].values())
+        taken = tables.KINDS_OF[function]
         known = {fact.kind for fact in self.knowledge.facts}
-        if kinds & _MADE_BY_CALLS - known:
+        if {*taken.values()} & _MADE_BY_CALLS - known:
             fit *= 0.03
-        if "numbers" in PARAMETER_KINDS[CLASS_OF[function]][function] and not newest_listed(
-            self.knowledge, NUMERIC_KINDS
-        ):
+        if "numbers" in taken and not newest_listed(self.knowledge, NUMERIC_KINDS):
             fit *= 0.1
         return fit
 
@@ -239,17 +190,17 @@ class Walk:
         """
         calls = [call for turn in self.turns for call in turn if call.class_name == owner]
         last = [call.function for call in calls[-3:]]
-        usual = FOLLOW_UPS.get(last[-1], {}) if last else {}
-        shows = {name for function in last for name in reads_affected_by(function)}
+        usual = tables.FOLLOW_UPS.get(last[-1], {}) if last else {}
+        shows = {name for function in last for name in tables.reads_affected_by(function)}
         made = {
             kind
             for function in last
-            if makes_something(function)
-            for kind in produced_kinds(function)
+            if tables.makes_something(function)
+            for kind in tables.produced_kinds(function)
         }
         recent = {fact.kind for fact in self.knowledge.facts[-8:]} & TELLING
         relevance = {}
-        for name, kinds in PARAMETER_KINDS[owner].items():
+        for name, kinds in tables.PARAMETER_KINDS[owner].items():
             taken = set(kinds.values())
             if taken & made & TELLING:
                 relevance[name] = 12.0
@@ -272,7 +223,7 @@ def change_directory_unasked(walk: Walk) -> None:
     ]
     known = walk.drafter.known("folder")
     if not filled:
-        folder = inferred_value("folder", "..", "parent_folder")
+        folder = inferred_value("folder", "..")
     elif known and known.value in filled:
         folder = known
     else:
@@ -287,15 +238,13 @@ _TRIES = 400  # plans begun for one that is proven; some five are
 _REQUESTS = 12  # functions tried for one more call
 
 
-def make_plan(
-    seed: str, dials: Dials | None = None, weights: Mapping[tuple[str, ...], float] = CLASS_WEIGHTS
-) -> Plan:
+def make_plan(seed: str, dials: Dials | None = None, apis: Sequence[str] = ()) -> Plan:
     """Return a proven plan without variant: the same for the same arguments.
 
-    weights: combination of classes -> how often it is drawn.
+    apis: classes that it may involve; none named: all.
     """
     dials = dials or Dials()
-    draw = random.Random(seed)
+    draw, weights = random.Random(seed), tables.class_combination_weights(apis)
     for _ in range(_TRIES):
         classes = _drawn(draw, weights)
         sizes = [_drawn(draw, dials.calls) for _ in range(_drawn(draw, dials.turns))]
@@ -340,7 +289,7 @@ def _anchors(draw: random.Random, owners: Sequence[str], sizes: list[int]) -> di
     """Return {turn: function} for the main subject of each class; its turn gets the room."""
     anchors: dict[int, str] = {}
     for owner in dict.fromkeys(owners):
-        for function, room, chance in ANCHORS.get(owner, ()):
+        for function, room, chance in tables.ANCHORS.get(owner, ()):
             turns = [t for t, each in enumerate(owners) if each == owner and t not in anchors]
             if turns and draw.random() < chance:
                 if room < 3:  # what it makes is for later turns
@@ -363,7 +312,7 @@ def _walk_turn(walk: Walk, owner: str, size: int, anchor: str | None) -> None:
         change_directory_unasked(walk)
     for _ in range(_REQUESTS):
         room = size - len(here)
-        late = anchor and room <= ANCHOR_ROOM.get(anchor, 1)
+        late = anchor and room <= tables.ANCHOR_ROOM.get(anchor, 1)
         function = anchor if anchor and late else walk.next_function(owner, room)
         if walk.request(function, room) and function == anchor:
             anchor = None
@@ -434,7 +383,7 @@ def _with_turn(plan: Plan, number: int, **changes: Any) -> Plan:
 
 
 def _must_be_said(turn: PlannedTurn, call: PlannedCall, name: str, value: Value) -> bool:
-    if value.provenance != "said_now" or value.kind not in BLANK_KINDS:
+    if value.provenance != "said_now" or value.kind not in tables.BLANK_KINDS:
         return False
     if isinstance(value.value, dict | list) or name in optional_parameters(call.function):
         return False
@@ -445,7 +394,7 @@ def _must_be_said(turn: PlannedTurn, call: PlannedCall, name: str, value: Value)
 @lru_cache(maxsize=256)
 def optional_parameters(function: str) -> frozenset[str]:
     """Return the parameters that a call may do without."""
-    method = getattr(tool_class(CLASS_OF[function]), function)
+    method = getattr(tool_class(tables.CLASS_OF[function]), function)
     parameters = inspect.signature(method).parameters.values()
     return frozenset(each.name for each in parameters if each.default is not each.empty)
 
@@ -459,7 +408,6 @@ CATEGORIES = (
 )
 """What can be forged. The last two need BFCL's long-context tables."""
 
-_DISTRACTORS = 0.05  # share of base tasks with a class offered that nothing asks for
 _VARIED = 50  # plans made for one that has a variant
 
 
@@ -483,20 +431,20 @@ def multi_turn_plan(
     variant = category.removeprefix("multi_turn_")
     for number in range(_VARIED):
         name = f"{seed}/{category}/{index}/{attempt}/{number}"
-        made = make_plan(name, dials, class_combination_weights(apis))
-        plan = _varied(made, variant, random.Random(f"{name}/variant"), apis)
+        made = make_plan(name, dials, apis)
+        plan = _varied(made, variant, random.Random(f"{name}/variant"))
         if plan is not None:
             return replace(plan, difficulty=difficulty(plan))
     raise RuntimeError(f"{category}: no plan in {_VARIED} tries at number {index} of seed {seed}")
 
 
-def _varied(plan: Plan, variant: str, draw: random.Random, apis: Sequence[str]) -> Plan | None:
+def _varied(plan: Plan, variant: str, draw: random.Random) -> Plan | None:
     if variant == "miss_func":
         return without_function(plan, draw)
     if variant == "miss_param":
         return without_value(plan, draw)
     if variant == "base":
-        return _mixed(plan, draw, apis)
+        return plan
     longer = with_long_context_results(plan)
     if longer is None or (proof := prove(longer)).fault:
         return None
@@ -505,23 +453,6 @@ def _varied(plan: Plan, variant: str, draw: random.Random, apis: Sequence[str]) 
     shorter = without_value(proof.plan, draw)
     both = shorter and without_function(shorter, draw)
     return both and replace(both, variant="composite")
-
-
-def _mixed(plan: Plan, draw: random.Random, apis: Sequence[str]) -> Plan:
-    """Return a base plan, one in some with a class too many."""
-    others = [name for name in _FOREIGN if name not in plan.involved_classes]
-    others = [name for name in others if not apis or name in apis]
-    if not others or draw.random() >= _DISTRACTORS:
-        return plan
-    name = draw.choice(others)
-    config = {**plan.initial_config, **make_world(draw, [name])}
-    involved = [*plan.involved_classes, name]
-    draw.shuffle(involved)
-    proof = prove(replace(plan, initial_config=config, involved_classes=tuple(involved)))
-    return plan if proof.fault else proof.plan
-
-
-_FOREIGN = ("MessageAPI", "TwitterAPI", "TicketAPI", "TradingBot", "TravelAPI", "VehicleControlAPI")
 
 
 def difficulty(plan: Plan) -> float:

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc
-from fctncalling.lab.forge.multi_turn.dials import CLASS_OF, PARAMETER_KINDS
+from fctncalling.lab.forge.multi_turn.dials import CLASS_OF, KINDS_OF
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.forge.words.turn_check import faults_of, must_be_said, says_value
 from fctncalling.lab.forge.words.value_words import (
@@ -78,7 +78,7 @@ def function_phrases(function: str) -> tuple[FunctionWords, Sequence[Conditional
         if key.split()[0] == function
     }
     aims = {key: {"want": table.pop("aim")} for key, table in tables.items() if "aim" in table}
-    names = PARAMETER_KINDS[CLASS_OF[function]][function]
+    names = KINDS_OF[function]
     where = f"{CLASS_OF[function]}.toml"
     frames = frames_of_tables(tables, dict.fromkeys(tables, names), where)
     clauses = clauses_of_frames([each for own in frames.values() for each in own])

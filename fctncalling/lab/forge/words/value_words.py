@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
-from fctncalling.lab.forge.multi_turn.dials import CLASS_OF, PARAMETER_KINDS, makes_something
+from fctncalling.lab.forge.multi_turn.dials import KINDS_OF, makes_something
 from fctncalling.lab.forge.plan import Plan, PlannedCall, Value, parse_result, said_earlier
 from fctncalling.lab.own_api.english import ORDINALS, date_forms, enumerated, read_day, spaced_words
 from fctncalling.lab.own_api.words.frames import RequestFrame, frames_of_tables
@@ -61,13 +61,9 @@ def kind_words(kind: str) -> KindWords:
 def result_frames() -> Mapping[str, Sequence[RequestFrame]]:
     """Return the wordings of a part of a result, by "function.path", and those of `missing`."""
     tables = {key: each for key, each in read_table("results").items() if key != "main"}
-    parameters = {key: {"place", *_parameters(key.partition(".")[0])} for key in tables}
+    parameters = {key: {"place", *KINDS_OF.get(key.partition(".")[0], ())} for key in tables}
     parameters["missing"] = {"noun", "value"}
     return frames_of_tables(tables, parameters, "results.toml")
-
-
-def _parameters(function: str) -> Iterable[str]:
-    return PARAMETER_KINDS[CLASS_OF[function]][function] if function in CLASS_OF else ()
 
 
 def literal(said: Any, kind: str, mark: str, rng: Random) -> str:
@@ -282,7 +278,7 @@ class ValueWords:
             each.message == self.message and not each.made and each.is_of(value.value)
             for each in self.mentions
         )
-        if is_again and not is_bare and kind not in UNCOUNTED and self.rng.random() < 0.6:
+        if is_again and not is_named and kind not in UNCOUNTED and self.rng.random() < 0.6:
             ways = self._pointing([self._noun(value)], value, before)
             if ways:
                 return self.mentioned(value, self.rng.choice(ways))
