@@ -99,6 +99,12 @@ class PlannedTurn:
     calls: tuple[PlannedCall, ...]
     blank: tuple[int, str] | None = None  # (index in `calls`, argument): the value left out
     held_back: str = ""  # the function that is not offered yet
+    unoffered: tuple[PlannedCall, ...] = ()  # asked for in vain: of a class that is not offered
+
+    @property
+    def asked(self) -> tuple[PlannedCall, ...]:
+        """What the words ask for."""
+        return self.calls or self.unoffered
 
 
 @dataclass(frozen=True)

@@ -408,6 +408,8 @@ CATEGORIES = (
 )
 """What can be forged. The last two need BFCL's long-context tables."""
 
+_IRRELEVANCE = 0.03  # share of base tasks with a request that no offered function fits
+_FOREIGN = ("TradingBot", "TravelAPI", "VehicleControlAPI")
 _VARIED = 50  # plans made for one that has a variant
 
 
@@ -444,7 +446,7 @@ def _varied(plan: Plan, variant: str, draw: random.Random) -> Plan | None:
     if variant == "miss_param":
         return without_value(plan, draw)
     if variant == "base":
-        return plan
+        return _mixed(plan, draw)
     longer = with_long_context_results(plan)
     if longer is None or (proof := prove(longer)).fault:
         return None
@@ -453,6 +455,18 @@ def _varied(plan: Plan, variant: str, draw: random.Random) -> Plan | None:
     shorter = without_value(proof.plan, draw)
     both = shorter and without_function(shorter, draw)
     return both and replace(both, variant="composite")
+
+
+def _mixed(plan: Plan, draw: random.Random) -> Plan:
+    """Return a base plan, one in some with a last request for a call that is not offered."""
+    others = [name for name in _FOREIGN if name not in plan.involved_classes]
+    if draw.random() >= _IRRELEVANCE:
+        return plan
+    dials = Dials(turns={1: 1}, calls={1: 1})
+    foreign = make_plan(f"{plan.seed}/foreign", dials, (draw.choice(others),)).calls[-1:]
+    if any(value.provenance == "result" for call in foreign for value in call.arguments.values()):
+        return plan
+    return replace(plan, turns=(*plan.turns, PlannedTurn((), unoffered=tuple(foreign))))
 
 
 def difficulty(plan: Plan) -> float:

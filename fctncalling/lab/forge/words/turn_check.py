@@ -32,13 +32,13 @@ def faults_of(text: str, turn: PlannedTurn, *, is_second: bool = False) -> list[
         return [] if text == "" else ["a message in which a function returns has no words"]
     if is_second and turn.blank is not None:
         index, argument = turn.blank
-        value = turn.calls[index].arguments[argument]
+        value = turn.asked[index].arguments[argument]
         return [] if says_value(text, value) else [f"{argument}={value.value!r} is not said"]
     return [*_unsaid(text, turn), *_said_too_much(text, turn), *_elsewhere(text, turn)]
 
 
 def _unsaid(text: str, turn: PlannedTurn) -> Iterator[str]:
-    for index, call in enumerate(turn.calls):
+    for index, call in enumerate(turn.asked):
         for argument, value in call.arguments.items():
             if (index, argument) == turn.blank:
                 continue
@@ -48,7 +48,7 @@ def _unsaid(text: str, turn: PlannedTurn) -> Iterator[str]:
 
 def _elsewhere(text: str, turn: PlannedTurn) -> Iterator[str]:
     """Yield mentions of the current folder that the plan leaves unmentioned."""
-    for step, call in pairwise(turn.calls):
+    for step, call in pairwise(turn.asked):
         if step.function == "cd" and step.purpose == "needed_step":
             if call.function in OF_CURRENT_FOLDER:
                 yield f"{call.function} is of another folder, which is not said"
@@ -65,13 +65,13 @@ def _said_too_much(text: str, turn: PlannedTurn) -> Iterator[str]:
             yield f"{value.kind} {value.value!r} is said, but comes from {value.provenance}"
     if turn.blank is not None:
         index, argument = turn.blank
-        left_out = turn.calls[index].arguments[argument]
+        left_out = turn.asked[index].arguments[argument]
         if must_be_said(left_out) and says_value(text, left_out):
             yield f"{argument}={left_out.value!r} is said, but should be left out"
 
 
 def _values(turn: PlannedTurn) -> Iterator[Value]:
-    for index, call in enumerate(turn.calls):
+    for index, call in enumerate(turn.asked):
         for argument, value in call.arguments.items():
             if (index, argument) != turn.blank:
                 yield value

@@ -153,20 +153,20 @@ class _TaskWriter:
         self, turn: PlannedTurn, words: ValueWords, used: set[ConditionalFrame], *, is_second: bool
     ) -> str | None:
         if turn.blank is not None:
-            call = turn.calls[turn.blank[0]]
+            call = turn.asked[turn.blank[0]]
             value = call.arguments[turn.blank[1]]
             if is_second:
                 return _supplement(value, call, words)
             words.blank = value
         said = list[SaidCall]()
-        for index, call in enumerate(turn.calls):
+        for index, call in enumerate(turn.asked):
             if call.purpose == "asked" or _has_words(turn, words.turn, index):
                 made = _call_in_words(call, words, used)
                 if made is None:
                     return None
                 said.append(made)
                 words.note_result(call.function, index)
-        values = (value for call in turn.calls for value in call.arguments.values())
+        values = (value for call in turn.asked for value in call.arguments.values())
         tokens = (e for e in values if e.kind == "access_token" and must_be_said(e))
         for token in dict.fromkeys(each.value for each in tokens if not words.is_blank(each)):
             sentence = f"{words.rng.choice(('my', 'the'))} access token is {MARK}{token}"
@@ -192,9 +192,9 @@ def _supplement(value: Value, call: PlannedCall, words: ValueWords) -> str:
 
 def _has_words(turn: PlannedTurn, number: int, index: int) -> bool:
     """Tell whether a needed step has a value that only words about itself would say."""
-    rest = [call for at, call in enumerate(turn.calls) if at != index]
+    rest = [call for at, call in enumerate(turn.asked) if at != index]
     others = [value for call in rest for value in call.arguments.values()]
-    arguments = turn.calls[index].arguments.values()
+    arguments = turn.asked[index].arguments.values()
     said = [e.said for e in arguments if must_be_said(e) and e.kind != "access_token"]
     if all(any(other.said == each for other in others) for each in said):
         return False

@@ -121,7 +121,7 @@ class PlanFacts:
     def calls_before(self, turn: int) -> Iterator[tuple[tuple[int, int], PlannedCall]]:
         """Yield (place, call) up to a turn and its own."""
         for number, each in enumerate(self.plan.turns[: turn + 1]):
-            for index, call in enumerate(each.calls):
+            for index, call in enumerate(each.asked):
                 yield (number, index), call
 
     def is_latest(self, value: Value, turn: int) -> bool:
