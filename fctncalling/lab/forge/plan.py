@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fctncalling.checkers.multi_turn import LiveTurnResults, turn_fault
@@ -193,22 +193,6 @@ def plain_call(call: PlannedCall) -> PlainCall:
     return PlainCall(
         call.function, (), {key: deepcopy(v.value) for key, v in call.arguments.items()}
     )
-
-
-def said_earlier(call: PlannedCall, turn: int, but: Collection[str] = ()) -> PlannedCall:
-    """Return a call with the values that the words of an earlier turn have said.
-
-    They are pointed at, not named again; `but`: arguments of which they did not say the value.
-    """
-    arguments = {
-        name: replace(value, provenance="said_before", said=None, source=Source(turn))
-        if value.provenance in ("said_now", "inferred")
-        and value.said is not None
-        and name not in but
-        else value
-        for name, value in call.arguments.items()
-    }
-    return replace(call, arguments=arguments)
 
 
 # Replays of plans on fresh tools: as planned, and with calls left out or changed.

@@ -55,13 +55,10 @@ class Knowledge:
             if kind is not None:
                 self.facts.append(Fact(kind, value, turn, call, path))
 
-    def said_in(self, kind: str, turn: int) -> list[Fact]:
-        """Return the facts of a kind from the words of one turn."""
-        return [e for e in self.facts if e.kind == kind and e.call < 0 and e.turn == turn]
-
-    def said_before(self, kind: str, turn: int) -> list[Fact]:
-        """Return the facts of a kind from the words of earlier turns."""
-        return [e for e in self.facts if e.kind == kind and e.call < 0 and e.turn < turn]
+    def said_words(self, kind: str, turn: int, *, now: bool) -> list[Fact]:
+        """Return the facts of a kind from the words of a turn, or of those before it."""
+        said = [each for each in self.facts if each.kind == kind and each.call < 0]
+        return [each for each in said if (each.turn == turn) is now]
 
     def results(self, kind: str) -> list[Fact]:
         """Return the facts of a kind from results."""
@@ -221,8 +218,8 @@ class Drafter:
         )
         found = []
         groups = (
-            (self.dials.said_again, self.knowledge.said_in(kind, self.turn)),
-            (self.dials.said_before, self.knowledge.said_before(kind, self.turn)),
+            (self.dials.said_again, self.knowledge.said_words(kind, self.turn, now=True)),
+            (self.dials.said_before, self.knowledge.said_words(kind, self.turn, now=False)),
             (self.dials.result, self.knowledge.last_result(kind)),
         )
         for weight, facts in groups:

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, cast
 
 from fctncalling.lab.forge.multi_turn.dials import KINDS_OF, makes_something
-from fctncalling.lab.forge.plan import Plan, PlannedCall, Value, parse_result, said_earlier
+from fctncalling.lab.forge.plan import Plan, PlannedCall, Value, parse_result
 from fctncalling.lab.own_api.english import ORDINALS, date_forms, enumerated, read_day, spaced_words
 from fctncalling.lab.own_api.words.frames import RequestFrame, frames_of_tables
 from fctncalling.lab.own_api.words.vocabulary import split_phrases
@@ -108,15 +108,11 @@ class PlanFacts:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._used: dict[tuple[int, int], list[Value]] = {}
+        self.used_results: dict[tuple[int, int], list[Value]] = {}
         for value in plan.values:
             if value.provenance == "result" and value.source is not None:
                 place = (value.source.turn, value.source.call)
-                self._used.setdefault(place, []).append(value)
-
-    def used_results(self, turn: int, call: int) -> list[Value]:
-        """Return the later arguments that come from a call's result."""
-        return self._used.get((turn, call), [])
+                self.used_results.setdefault(place, []).append(value)
 
     def calls_before(self, turn: int) -> Iterator[tuple[tuple[int, int], PlannedCall]]:
         """Yield (place, call) up to a turn and its own."""
@@ -351,7 +347,7 @@ class ValueWords:
         source = value.source
         assert source is not None
         is_here, is_latest = source.turn == self.turn, self.facts.is_latest(value, self.turn)
-        arguments = (call if is_here else said_earlier(call, source.turn)).arguments
+        arguments = call.arguments
         is_unasked = is_here and call.purpose == "needed_step"
         plain, by_argument = list[str](), list[str]()
         for frame in result_frames().get(result_key(call.function, value.path), ()):
@@ -363,8 +359,7 @@ class ValueWords:
                 plain.append(text)
             elif is_here or all(each.provenance != "result" for each in arguments.values()):
                 before = list(self.mentions)
-                ends = {name: text.split(f"{{{name}}}", 1) for name in slots}
-                texts = {name: self.text(arguments[name], *ends[name]) for name in slots}
+                texts = {name: self._told(arguments[name], text, name, is_here) for name in slots}
                 self.mentions[:] = before
                 if None not in texts.values():
                     by_argument.append(text.format_map(texts))
@@ -380,10 +375,15 @@ class ValueWords:
         ways = [text.replace("the only of", "the only one of") for text in plain + by_argument]
         return ways if is_recent else [text.replace("just ", "") for text in ways]
 
+    def _told(self, value: Value, text: str, slot: str, is_here: bool) -> str | None:
+        """Return an argument of a call in words: of an earlier one it is pointed at."""
+        before, behind = text.split(f"{{{slot}}}", 1)
+        return self.text(value, before, behind) if is_here else self._reference(value, before)
+
     def note_result(self, function: str, index: int) -> None:
         """Add the result of the call of this index to the mentions, if about one thing."""
         mains = read_table("results")["main"]
-        for value in self.facts.used_results(self.turn, index):
+        for value in self.facts.used_results.get((self.turn, index), ()):
             if main := mains.get(result_key(function, value.path)):
                 person = kind_words(value.kind).person
                 noun = self._noun(value)
