@@ -27,11 +27,7 @@ from fctncalling.lab.forge.multi_turn.dials import (
 from fctncalling.lab.forge.multi_turn.drafter import is_failed_result, leaves_with_paths, pattern
 from fctncalling.lab.forge.multi_turn.inventory import REFERENCE_KINDS, nameable_values
 from fctncalling.lab.forge.multi_turn.planner import difficulty
-from fctncalling.lab.forge.multi_turn.proof import (
-    is_still_shown,
-    prove,
-    undetected_wrong_calls,
-)
+from fctncalling.lab.forge.multi_turn.proof import is_still_shown, prove, undetected_wrong_calls
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
 from fctncalling.lab.forge.plan import (
     Plan,

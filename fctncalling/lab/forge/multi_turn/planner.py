@@ -29,14 +29,7 @@ from fctncalling.lab.forge.multi_turn.drafter import (
 )
 from fctncalling.lab.forge.multi_turn.proof import prove, with_long_context_results
 from fctncalling.lab.forge.multi_turn.values import make_world
-from fctncalling.lab.forge.plan import (
-    Plan,
-    PlannedCall,
-    PlannedTurn,
-    Purpose,
-    Value,
-    parse_result,
-)
+from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Purpose, Value, parse_result
 
 TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | tables.TOLD_MEASURES
 """Kinds of which the same value tells that two calls have to do with each other."""
