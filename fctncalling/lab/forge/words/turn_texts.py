@@ -17,7 +17,6 @@ from fctncalling.lab.forge.words.turn_check import faults_of, must_be_said, says
 from fctncalling.lab.forge.words.value_words import (
     MARK,
     Mention,
-    PlanFacts,
     ValueWords,
     kind_words,
     literal,
@@ -44,7 +43,7 @@ AIM_SHARE = 0.4
 _AIMS_WITHIN = (" so that I can {}", ", so I can {}", " to help me {}", " because I want to {}")
 _AIMS_BEHIND = (
     *("I want to {}", "that way I can {}", "I am trying to {}", "it is time to {}"),
-    *("that helps me to {}", "somebody told me to {}", "the plan is to {}", "I have to {}"),
+    *("that helps me to {}", "somebody told me to {}", "the idea is to {}", "I have to {}"),
 )
 _MOODS = {"do": 5.0, "want": 1.5, "say": 3.0, "ask": 3.0}
 _GREETINGS = register_table_phrases("frame")["greetings"]
@@ -125,7 +124,6 @@ class _TaskWriter:
     def __init__(self, plan: Plan, rng: Random) -> None:
         self._plan = plan
         self._rng = rng
-        self._facts = PlanFacts(plan)
         self._quotation_mark = rng.choice(("'", "'", '"'))
         self._mentions: list[Mention] = []
         self._used: set[ConditionalFrame] = set()
@@ -138,7 +136,7 @@ class _TaskWriter:
             return ""
         for _ in range(TRIES):
             mentions = list(self._mentions)
-            words = ValueWords(self._facts, index, mentions, self._rng, self._quotation_mark)
+            words = ValueWords(self._plan, index, mentions, self._rng, self._quotation_mark)
             used = set(self._used)
             text = self._drawn(turn, words, used, is_second=is_second)
             if text is None or (index and text.startswith(_GREETINGS)):
@@ -298,7 +296,7 @@ def _known_route(call: PlannedCall, words: ValueWords) -> Sequence[str]:
     if any(words.is_blank(each) or words.spoken(each) is not None for each in ends):
         return ()
     route, last = [each.value for each in ends], list[Any]()
-    for _, other in words.facts.calls_before(words.turn):
+    for _, other in words.calls_so_far():
         if other is call or other.arguments == call.arguments:
             break
         if {"travel_from", "travel_to"} <= other.arguments.keys():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from fctncalling.lab.forge.multi_turn.dials import KINDS_OF, makes_something
 from fctncalling.lab.forge.plan import Plan, PlannedCall, Value, parse_result
@@ -40,7 +40,6 @@ class KindWords:
     words: Mapping[str, str] = field(default_factory=dict)  # value -> words for it
     quoted: bool = False
     money: bool = False
-    person: bool = False
 
 
 @cache
@@ -103,45 +102,6 @@ def _money(value: float, rng: Random) -> str:
     return rng.choice((f"${plain}", f"${comma}", f"{plain} dollars", f"{comma} USD"))
 
 
-class PlanFacts:
-    """Facts of a plan that the words look up."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.used_results: dict[tuple[int, int], list[Value]] = {}
-        for value in plan.values:
-            if value.provenance == "result" and value.source is not None:
-                place = (value.source.turn, value.source.call)
-                self.used_results.setdefault(place, []).append(value)
-
-    def calls_before(self, turn: int) -> Iterator[tuple[tuple[int, int], PlannedCall]]:
-        """Yield (place, call) up to a turn and its own."""
-        for number, each in enumerate(self.plan.turns[: turn + 1]):
-            for index, call in enumerate(each.asked):
-                yield (number, index), call
-
-    def is_latest(self, value: Value, turn: int) -> bool:
-        """Tell whether no later call of the same function was made when a turn takes a value."""
-        call, source = self.call_of(value), value.source
-        if call is None or source is None:
-            return False
-        for place, each in self.calls_before(turn):
-            if place > (source.turn, source.call):
-                if any(value is known for known in each.arguments.values()):
-                    return True
-                if each.function == call.function:
-                    return False
-        return True
-
-    def call_of(self, value: Value) -> PlannedCall | None:
-        """Return the call with the result that a value comes from."""
-        source = value.source
-        if value.provenance != "result" or source is None or source.turn < 0 or source.call < 0:
-            return None
-        calls = self.plan.turns[source.turn].calls
-        return calls[source.call] if source.call < len(calls) else None
-
-
 _ID_KEY = re.compile(r"^(?!MA\d).*\d")  # moving averages are called MA_5
 
 
@@ -169,16 +129,12 @@ def place_in_result(text: str, path: tuple[str | int, ...]) -> str:
     return "last" if place == count - 1 else ORDINALS[min(place, len(ORDINALS) - 1)]
 
 
-@dataclass(frozen=True)
-class Mention:
+class Mention(NamedTuple):
     """One thing that the user named or a call returned."""
 
     noun: str  # what it is called: "file", "order", "stocks"
     value: Any
     message: int
-    made: bool = False  # whether a call returned it
-    shown: str = ""  # what it was called in the words, where that differs: a city for an airport
-    person: bool = False
 
     def is_of(self, value: Any) -> bool:
         """Tell whether it is of a value, of the same type."""
@@ -196,22 +152,16 @@ def references(mentions: Sequence[Mention], noun: str, value: Any, message: int)
     if not found:
         return []
     first, last = found[0], found[-1]
-    if last is not same_noun[-1] or message - last.message > 2:
-        return _distant(mentions, first, message)
-    named = last.shown or noun
-    many = named.endswith("s") and isinstance(value, list)
-    ways = [f"those {named}" if many else f"that {named}", f"the same {named}"]
-    if mentions[-1] is last and message - last.message <= 1:
-        ways += ["them" if many or last.person else "it"] * 3
-    return ways
-
-
-def _distant(mentions: Sequence[Mention], first: Mention, message: int) -> list[str]:
-    """Return ways to point at a thing by its message, if needed by its place in it."""
-    noun, there = first.shown or first.noun, list[Any]()
-    for each in mentions:  # a reader counts what is called the same
-        if (each.shown or each.noun) == noun and each.message == first.message:
-            there += [] if any(each.is_of(known) for known in there) else [each.value]
+    if last is same_noun[-1] and message - last.message <= 2:
+        many = noun.endswith("s") and isinstance(value, list)
+        ways = [f"those {noun}" if many else f"that {noun}", f"the same {noun}"]
+        if mentions[-1] is last and message - last.message <= 1:
+            ways += ["them" if many or noun in _PEOPLE else "it"] * 3
+        return ways
+    there = list[Any]()
+    for each in same_noun:  # a reader counts what is called the same
+        if each.message == first.message and not any(each.is_of(known) for known in there):
+            there.append(each.value)
     index = next(index for index, known in enumerate(there) if first.is_of(known))
     which = noun if len(there) == 1 else f"{ORDINALS[min(index, 8)]} {noun}"
     if first.message == message:
@@ -220,10 +170,11 @@ def _distant(mentions: Sequence[Mention], first: Mention, message: int) -> list[
     return [f"the {which} from my {place} message", f"the {which} from my {place} request"]
 
 
-_TRANSPARENT = {
-    **dict.fromkeys(("get_zipcode_based_on_city", "get_nearest_airport_by_city"), "city"),
-    **dict.fromkeys("get_user_id get_symbol_by_name liter_to_gallon gallon_to_liter".split(), ""),
-}
+_PEOPLE = frozenset({"user", "person", "contact"})
+_TRANSPARENT = frozenset(
+    "get_zipcode_based_on_city get_nearest_airport_by_city get_user_id get_symbol_by_name "
+    "liter_to_gallon gallon_to_liter".split()
+)
 """Functions that turn a name into an id: people say the name where a call takes the id."""
 _BARE_BEHIND = re.compile(r"(?:\b(?:called|named|name|id|number|folder|directory|file|user)|\}) $")
 _BARE_BEFORE = re.compile(r"(?: folder| directory| class|-class| \{)")
@@ -244,11 +195,11 @@ class ValueWords:
     """
 
     def __init__(
-        self, facts: PlanFacts, message: int, mentions: list[Mention], rng: Random, mark: str
+        self, plan: Plan, message: int, mentions: list[Mention], rng: Random, mark: str
     ) -> None:
-        self.facts = facts
+        self.plan = plan
         self.message = message  # whose words these are
-        self.turn = facts.plan.messages[message][0]
+        self.turn = plan.messages[message][0]
         self.mentions = mentions
         self.rng = rng
         self.mark = mark  # the user's quotation mark
@@ -270,12 +221,10 @@ class ValueWords:
         if spoken is None:
             return None if is_named else self._reference(value, before)
         said, kind = spoken
-        is_again = any(
-            each.message == self.message and not each.made and each.is_of(value.value)
-            for each in self.mentions
-        )
-        if is_again and not is_named and kind not in UNCOUNTED and self.rng.random() < 0.6:
-            ways = self._pointing([self._noun(value)], value, before)
+        here = (each for each in self.mentions if each.message == self.message)
+        is_again = kind not in UNCOUNTED and any(each.is_of(value.value) for each in here)
+        if is_again and not is_named and self.rng.random() < 0.6:
+            ways = self._pointing(value, before)
             if ways:
                 return self.mentioned(value, self.rng.choice(ways))
         words = kind_words(kind)
@@ -310,24 +259,44 @@ class ValueWords:
 
     def _transparent(self, value: Value) -> PlannedCall | None:
         """Return the unmentioned look-up of this turn that returned a value, if there is one."""
-        call, source = self.facts.call_of(value), value.source
+        call, source = self._call_of(value), value.source
         if call is None or call.purpose != "needed_step" or call.function not in _TRANSPARENT:
             return None
         return call if source is not None and source.turn == self.turn else None
 
-    def _pointing(self, nouns: Iterable[str], value: Value, before: str) -> list[str]:
+    def _call_of(self, value: Value) -> PlannedCall | None:
+        """Return the call with the result that a value comes from."""
+        source = value.source
+        if value.provenance != "result" or source is None or source.turn < 0 or source.call < 0:
+            return None
+        calls = self.plan.turns[source.turn].calls
+        return calls[source.call] if source.call < len(calls) else None
+
+    def calls_so_far(self) -> Iterator[tuple[tuple[int, int], PlannedCall]]:
+        """Yield (place, call) up to these words and what they ask for."""
+        for number, turn in enumerate(self.plan.turns[: self.turn + 1]):
+            for index, call in enumerate(turn.asked):
+                yield (number, index), call
+
+    def _is_latest(self, value: Value, function: str, at: tuple[int, int]) -> bool:
+        """Tell whether no call of the function came between its result and who takes it."""
+        for place, call in self.calls_so_far():
+            if place > at and any(value is known for known in call.arguments.values()):
+                return True
+            if place > at and call.function == function:
+                return False
+        return True
+
+    def _pointing(self, value: Value, before: str) -> list[str]:
         """Return ways to point back at a value that fit the words before the slot."""
-        found = (references(self.mentions, noun, value.value, self.message) for noun in nouns)
-        ways = next(filter(None, found), [])
+        ways = references(self.mentions, self._noun(value), value.value, self.message)
         is_subject = not before.strip() or _SUBJECT.search(before)
         unfit = {"it", "them"} if before.endswith("of ") else {"them"} if is_subject else set()
         return [way for way in ways if way not in unfit]
 
     def _reference(self, value: Value, before: str) -> str | None:
         """Return a phrase that points at a value known before these words."""
-        call = self.facts.call_of(value)
-        main = call and read_table("results")["main"].get(result_key(call.function, value.path))
-        ways = self._pointing([self._noun(value), *([main] if main else [])], value, before)
+        call, ways = self._call_of(value), self._pointing(value, before)
         if value.provenance == "state" and not ways:
             named = (kind_words(str(key)).state for key in (*value.path, value.kind))
             ways = list(next(filter(None, named), ()))
@@ -346,7 +315,8 @@ class ValueWords:
         """Return "the price of that order", "the order I just placed", "the third of the files"."""
         source = value.source
         assert source is not None
-        is_here, is_latest = source.turn == self.turn, self.facts.is_latest(value, self.turn)
+        is_here = source.turn == self.turn
+        is_latest = self._is_latest(value, call.function, (source.turn, source.call))
         arguments = call.arguments
         is_unasked = is_here and call.purpose == "needed_step"
         plain, by_argument = list[str](), list[str]()
@@ -365,7 +335,7 @@ class ValueWords:
                     by_argument.append(text.format_map(texts))
         plain = plain or _plain_ways(value.path)
         if not is_latest:
-            message = self.facts.plan.messages.index((source.turn, False))
+            message = self.plan.messages.index((source.turn, False))
             origin = f"from my {ORDINALS[min(message, len(ORDINALS) - 1)]} message"
             when = "from the first result" if is_here else origin
             plain = [] if by_argument else [f"{text} ({when})" for text in plain]
@@ -382,36 +352,30 @@ class ValueWords:
 
     def note_result(self, function: str, index: int) -> None:
         """Add the result of the call of this index to the mentions, if about one thing."""
-        mains = read_table("results")["main"]
-        for value in self.facts.used_results.get((self.turn, index), ()):
-            if main := mains.get(result_key(function, value.path)):
-                person = kind_words(value.kind).person
-                noun = self._noun(value)
-                self.mentions.append(Mention(noun, value.value, self.message, True, main, person))
+        mains, place = read_table("results")["main"], (self.turn, index)
+        for value in self.plan.values:
+            source = value.source
+            if source is None or (source.turn, source.call) != place:
+                continue
+            if value.provenance == "result" and result_key(function, value.path) in mains:
+                self.mentions.append(Mention(self._noun(value), value.value, self.message))
                 return
         if makes_something(function):
-            made = [main for key, main in mains.items() if key.startswith(f"{function}.")]
-            self.mentions += [
-                Mention(main, (self.turn, index), self.message, True) for main in made
-            ]
+            made = (main for key, main in mains.items() if key.startswith(f"{function}."))
+            self.mentions += [Mention(main, place, self.message) for main in made]
 
     def _noun(self, value: Value) -> str:
-        words = kind_words(value.kind)
-        return words.plural or words.noun if isinstance(value.value, list) else words.noun
+        words, call = kind_words(value.kind), self._call_of(value)
+        key = result_key(call.function, value.path) if call else ""
+        noun = words.plural or words.noun if isinstance(value.value, list) else words.noun
+        return str(read_table("results")["main"].get(key, noun))
 
     def mentioned(self, value: Value, text: str) -> str:
         """Note that a value was spoken of, and return the text."""
-        noun, call = self._noun(value), self._transparent(value)
-        words = kind_words(value.kind)
-        shown = "city" if value.said_kind == "city" else call and _TRANSPARENT[call.function]
-        if not shown and value.said is None:
-            known = [e for e in self.mentions if e.noun == noun and e.is_of(value.value)]
-            shown = known[-1].shown if known else ""
         if isinstance(value.value, list) and value.said is not None:
-            for item in value.value:
-                self.mentions.append(Mention(words.noun, item, self.message, person=words.person))
-        named = Mention(noun, value.value, self.message, shown=shown or "", person=words.person)
-        self.mentions.append(named)
+            noun = kind_words(value.kind).noun
+            self.mentions += [Mention(noun, item, self.message) for item in value.value]
+        self.mentions.append(Mention(self._noun(value), value.value, self.message))
         return text
 
 
