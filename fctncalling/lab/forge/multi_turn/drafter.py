@@ -380,12 +380,6 @@ class Drafter:
         others = [each for pair in pairs or inventory.rows(name) for each in pair]
         return verbatim_value(kind, self.draw.choice([each for each in others if each not in last]))
 
-    def _as(self, text: str, made: Arguments) -> Value:
-        kind, _, way = text.partition(" ")
-        head, _, rest = way.partition(" ")
-        value: Value = getattr(self, f"_{head}")(rest, made)
-        return replace(value, kind=kind)
-
     def _renamed(self, text: str, made: Arguments) -> Value:
         """Return a new name for the file `source`, with its ending."""
         stem, dot, ending = str(made["source"].value).rpartition(".")

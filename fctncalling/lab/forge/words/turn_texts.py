@@ -38,7 +38,6 @@ from fctncalling.lab.own_api.words.vocabulary import register_table_phrases
 
 TRIES = 14  # wordings of one turn before the plan is given up
 FRAMES = 20  # phrases tried for one call
-_ANY_KIND = ArgumentKind("string", "free_text")  # all values come in words
 AIM_SHARE = 0.4
 _AIMS_WITHIN = (" so that I can {}", ", so I can {}", " to help me {}", " because I want to {}")
 _AIMS_BEHIND = (
@@ -81,7 +80,7 @@ def function_phrases(function: str) -> tuple[FunctionWords, Sequence[Conditional
     where = f"{CLASS_OF[function]}.toml"
     frames = frames_of_tables(tables, dict.fromkeys(tables, names), where)
     clauses = clauses_of_frames([each for own in frames.values() for each in own])
-    kind = ArgumentKind("string", "free_text")
+    kind = ArgumentKind("string", "free_text")  # all values come in words
     words = FunctionWords(
         FunctionDoc(function, "", {}), dict.fromkeys(names, kind), clauses=clauses
     )
