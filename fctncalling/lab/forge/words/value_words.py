@@ -224,9 +224,9 @@ class ValueWords:
         here = (each for each in self.mentions if each.message == self.message)
         is_again = kind not in UNCOUNTED and any(each.is_of(value.value) for each in here)
         if is_again and not is_named and self.rng.random() < 0.6:
-            ways = self._pointing(value, before)
-            if ways:
-                return self.mentioned(value, self.rng.choice(ways))
+            pointing = self._pointing(value, before)
+            if pointing:
+                return self.mentioned(value, self.rng.choice(pointing))
         words = kind_words(kind)
         template = "{}" if is_bare or isinstance(said, list) else self.rng.choice(words.said)
         if behind.startswith(" {") and isinstance(said, int | float):
