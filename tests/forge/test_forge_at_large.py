@@ -97,7 +97,7 @@ def tweeting(mentions: Value | None) -> Plan:
         PlannedCall("TwitterAPI", "post_tweet", posted),
         PlannedCall("TwitterAPI", "mention", {"tweet_id": Value("tweet", 8, "result")}),
     )
-    turn = PlannedTurn(calls, requested=calls)
+    turn = PlannedTurn(calls)
     return Plan({"TwitterAPI": {"tweet_counter": 7}}, ("TwitterAPI",), (turn,))
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probed_moves import learn
 
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
@@ -19,14 +18,16 @@ from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.measures import call_dependencies, count_multi_turn, measure_multi_turn
 from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, multi_turn_plan
-from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS, TABLE, function_moves
-from fctncalling.lab.forge.multi_turn.drafter import is_failed_result
-from fctncalling.lab.forge.multi_turn.planner import difficulty
-from fctncalling.lab.forge.multi_turn.proof import (
-    is_still_shown,
-    prove,
-    undetected_wrong_calls,
+from fctncalling.lab.forge.multi_turn.dials import (
+    CRITICAL_DIALS,
+    changes_state,
+    cures,
+    kinds_in_result,
 )
+from fctncalling.lab.forge.multi_turn.drafter import is_failed_result, leaves_with_paths, pattern
+from fctncalling.lab.forge.multi_turn.inventory import REFERENCE_KINDS, nameable_values
+from fctncalling.lab.forge.multi_turn.planner import difficulty
+from fctncalling.lab.forge.multi_turn.proof import is_still_shown, prove, undetected_wrong_calls
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
 from fctncalling.lab.forge.plan import (
     Plan,
@@ -34,6 +35,8 @@ from fctncalling.lab.forge.plan import (
     PlannedTurn,
     Value,
     call_text,
+    open_session,
+    parse_result,
     plain_call,
     task_entry,
 )
@@ -46,13 +49,11 @@ SHORT = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param")
 def bare_texts(plan: Plan) -> list[str]:
     """Return what each turn must say and nothing else: the values, for measures without words."""
     texts = []
-    for turn in plan.turns:
-        said: list[str] = []
-        for number, call in enumerate(turn.requested):
+    for index, is_second in plan.messages:
+        turn, said = plan.turns[index], list[str]()
+        for number, call in enumerate(turn.calls):
             for name, value in call.arguments.items():
-                if (number, name) == turn.blank and turn.role == "request_without_value":
-                    continue
-                if turn.role == "missing_value" and (number, name) != turn.blank:
+                if turn.blank and is_second != ((number, name) == turn.blank):
                     continue
                 if value.said is not None:
                     said.append(str(value.said))
@@ -67,12 +68,12 @@ def bare_task(plan: Plan) -> Task:
     entry = task_entry(plan, bare_texts(plan), plan.seed)
     return Task(
         entry["id"],
-        "multi_turn_base" if plan.variant == "irrelevance" else f"multi_turn_{plan.variant}",
+        f"multi_turn_{plan.variant}",
         entry["question"],
         ground_truth=entry["ground_truth"],
         initial_config=entry["initial_config"],
         involved_classes=entry["involved_classes"],
-        missed_functions=plan.missed_functions,
+        missed_functions={int(k): v for k, v in entry.get("missed_function", {}).items()},
     )
 
 
@@ -169,23 +170,23 @@ def test_a_missing_value_is_asked_for_once_and_then_said() -> None:
     for index in range(10):
         plan = multi_turn_plan("multi_turn_miss_param", 7, index)
         texts = bare_texts(plan)
-        (turn,) = [t for t, each in enumerate(plan.turns) if each.role == "missing_value"]
-        assert plan.turns[turn].blank is not None
-        call, name = plan.turns[turn].blank or (0, "")
-        value = str(plan.turns[turn].calls[call].arguments[name].value)
-        assert value in texts[turn]
-        assert value not in texts[turn - 1].split("; ")
-        assert plan.turns[turn - 1].calls == ()
+        ((place, turn),) = [(t, each) for t, each in enumerate(plan.turns) if each.blank]
+        call, name = turn.blank or (0, "")
+        value = str(turn.calls[call].arguments[name].value)
+        assert value in texts[place + 1]
+        assert value not in texts[place].split("; ")
+        truth = bare_task(plan).ground_truth or ()
+        assert (truth[place], len(truth[place + 1])) == ([], len(turn.calls))
 
 
 def test_a_held_back_function_is_used_from_its_return_on_only() -> None:
     for index in range(10):
         plan = multi_turn_plan("multi_turn_miss_func", 8, index)
-        ((turn, (function,)),) = plan.missed_functions.items()
-        assert plan.turns[turn].role == "function_returns"
-        used = [
-            t for t, each in enumerate(plan.turns) for c in each.calls if c.function == function
-        ]
+        task = bare_task(plan)
+        ((turn, (function,)),) = task.missed_functions.items()
+        assert task.question[turn] == []
+        calls = enumerate(task.ground_truth or ())
+        used = [t for t, made in calls if any(each.startswith(f"{function}(") for each in made)]
         assert min(used) == turn
 
 
@@ -241,10 +242,10 @@ def file_plan(*calls: tuple[str, dict[str, Value]]) -> Plan:
     for function, arguments in calls:
         call = PlannedCall("GorillaFileSystem", function, arguments)
         made.append(replace(call, result=session.execute(plain_call(call))))
-    return Plan(config, ("GorillaFileSystem",), (PlannedTurn(tuple(made), requested=tuple(made)),))
+    return Plan(config, ("GorillaFileSystem",), (PlannedTurn(tuple(made)),))
 
 
-REMOVE = ("rm", {"file_name": said("entry_name", "note.txt")})
+REMOVE = ("rm", {"file_name": said("file_name", "note.txt")})
 REMOVE_FOLDER = ("rmdir", {"dir_name": said("folder", "old")})
 
 
@@ -259,7 +260,7 @@ def test_proof_refuses_a_step_that_nobody_asked_for_and_nothing_needs() -> None:
     plan = file_plan(("cat", {"file_name": said("file_name", "note.txt")}), REMOVE)
     calls = (replace(plan.turns[0].calls[0], purpose="needed_step"), plan.turns[0].calls[1])
     assert not prove(plan).fault
-    fault = prove(replace(plan, turns=(PlannedTurn(calls, requested=calls),))).fault
+    fault = prove(replace(plan, turns=(PlannedTurn(calls),))).fault
     assert fault == "nothing needs the steps [(0, 0)]"
 
 
@@ -310,17 +311,26 @@ def test_critical_dials_make_plans_whose_traps_the_judge_alone_betrays() -> None
             assert not judge(task, calls, "decoded_calls").valid
 
 
-def test_moves_learned_by_probing_name_what_every_driver_knows() -> None:
+def test_moves_of_the_table_are_what_plans_show() -> None:
     refusal = '{"error": "Brake pedal needs to be pressed when starting the engine."}'
-    assert function_moves().cures("startEngine", refusal) == ["pressBrakePedal"]
-    assert function_moves().produced_kinds("book_flight")["booking_id"] == "booking_id"
-    assert "view_messages_sent" in function_moves().reads_affected_by("send_message")
-    assert not function_moves().changes_state("cat")
-
-
-@pytest.mark.prove
-def test_moves_are_what_probing_gives() -> None:
-    assert json.loads(TABLE.read_text("utf-8")) == learn()
+    assert cures("startEngine", refusal) == ["pressBrakePedal"]
+    changing, shown = set[str](), 0
+    for index in range(150):
+        plan = multi_turn_plan("multi_turn_base", 14, index)
+        session = open_session(plan)
+        for call in calls_of(plan):
+            before = session.public_state()
+            result = parse_result(session.execute(plain_call(call)))
+            changing |= {call.function} if session.public_state() != before else set()
+            given = {name: value.value for name, value in call.arguments.items()}
+            kinds = kinds_in_result(call.function, given)
+            for path, value in leaves_with_paths(result):
+                if (kind := kinds.get(pattern(path))) in REFERENCE_KINDS - {"contact", "account"}:
+                    shown += 1
+                    assert value in nameable_values(kind, session.live_state()), (call, path)
+    assert shown > 100
+    assert len(changing) > 20
+    assert all(map(changes_state, changing))
 
 
 @pytest.mark.prove

@@ -6,40 +6,44 @@ import dataclasses
 import random
 import re
 from collections import Counter
+from contextlib import suppress
 from functools import cache
 from itertools import chain
 
 import pytest
-from forge_random_requests import functions, random_requests, request_of
 
 from fctncalling.data.function_docs import DOC_FILES
-from fctncalling.lab.forge.multi_turn.dials import PARAMETER_KINDS
+from fctncalling.lab.forge.multi_turn.dials import PARAMETER_KINDS, Dials
 from fctncalling.lab.forge.multi_turn.planner import (
+    Walk,
     make_plan,
-    with_unoffered_class_request,
     without_function,
     without_value,
 )
+from fctncalling.lab.forge.multi_turn.values import make_world
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.forge.words import faults_of, user_texts
-from fctncalling.lab.forge.words.grammar import (
-    SENTENCE_MOODS,
-    Choice,
-    FrameSlot,
-    Sequence,
-    date_text,
-    frames,
-    gerund,
-    mark_literal,
-    patterns,
-    sentence,
-)
-from fctncalling.lab.forge.words.task_texts import Persona, repeats_words, with_aim
 from fctncalling.lab.forge.words.turn_check import text_mentions
+from fctncalling.lab.forge.words.turn_texts import function_phrases
+from fctncalling.lab.forge.words.value_words import literal
 from fctncalling.lab.own_api.english import read_day
 
-REQUEST_FORMS = SENTENCE_MOODS[:6]
-REQUESTS = random_requests(80)
+FUNCTIONS = [(name, each) for name, table in PARAMETER_KINDS.items() for each in table]
+
+
+def request_of(class_name: str, function: str, seed: int) -> Plan:
+    """Return a plan of one turn that asks for one call, drafted in a world and not executed."""
+    draw = random.Random(f"{function}/{seed}")
+    while True:
+        world = make_world(draw, [class_name])
+        walk = Walk(draw, [class_name], world, Dials(), turns=[[]])
+        with suppress(LookupError):  # a world without such things
+            calls = (PlannedCall(class_name, function, walk.draft_arguments(function)),)
+            turns = (PlannedTurn(calls),)
+            return Plan(world, (class_name,), turns, seed=f"{function}/{seed}")
+
+
+REQUESTS = [make_plan(f"requests/{number}") for number in range(80)]
 
 
 @cache
@@ -49,36 +53,30 @@ def texts_of_requests() -> list[list[str]]:
 
 def faults(plan: Plan, texts: list[str] | None = None) -> list[str]:
     texts = user_texts(plan) if texts is None else texts
-    pairs = zip(texts, plan.turns, strict=True)
-    return [f"{fault}: {text}" for text, turn in pairs for fault in faults_of(text, turn)]
+    return [
+        f"{fault}: {text}"
+        for text, (number, is_second) in zip(texts, plan.messages, strict=True)
+        for fault in faults_of(text, plan.turns[number], is_second=is_second)
+    ]
 
 
-def slots(parts: Sequence) -> set[str]:
-    found = {part.argument for part in parts if isinstance(part, FrameSlot)}
-    inner = [option for part in parts if isinstance(part, Choice) for option in part.options]
-    return found.union(*(slots(each) for each in inner))
+def test_every_function_has_phrases_and_each_names_its_own_parameters() -> None:
+    for table in PARAMETER_KINDS.values():
+        for function, parameters in table.items():
+            _, phrases = function_phrases(function)
+            moods = Counter(each.mood for each in phrases)
+            assert moods.total() >= 5, function
+            assert len({*moods} & {"do", "say", "ask"}) >= 2, function
+            assert moods["aim"], function
+            named = {name for each in phrases for name, _, _ in each.conditions}
+            assert named <= parameters.keys(), function  # slots are checked as they are read
 
 
-def test_every_function_has_frames_and_each_names_its_own_parameters() -> None:
-    parameters = {
-        name: set(each) for table in PARAMETER_KINDS.values() for name, each in table.items()
-    }
-    assert set(frames()) == set(parameters)
-    for function, forms in frames().items():
-        requests = [frame for form in REQUEST_FORMS for frame in forms[form]]
-        assert len(requests) >= 5, function
-        assert len([form for form in REQUEST_FORMS if forms[form]]) >= 2, function
-        assert forms["aim"], function
-        for frame in requests:
-            named = slots(frame.parts) | {guard.argument for guard in frame.guards}
-            assert named <= parameters[function], (function, frame)
-
-
-@pytest.mark.parametrize("class_name", [name for name in DOC_FILES if name in dict(functions())])
+@pytest.mark.parametrize("class_name", [name for name in DOC_FILES if name in PARAMETER_KINDS])
 def test_every_function_is_asked_for_with_any_of_its_arguments(class_name: str) -> None:
-    for name, function in functions():
+    for name, function in FUNCTIONS:
         if name == class_name:
-            plans = [request_of(name, function, seed) for seed in range(4)]
+            plans = [request_of(name, function, seed) for seed in range(8)]
             assert [fault for plan in plans for fault in faults(plan)] == []
 
 
@@ -89,21 +87,22 @@ def test_words_are_true_to_plans_that_point_back() -> None:
 
 def variants_of(number: int) -> list[Plan]:
     plan, draw = make_plan(f"words/{number}"), random.Random(number)
-    foreign = request_of("MathAPI", "mean", number).turns[0].requested[0]
-    outside = [] if "MathAPI" in plan.involved_classes else [foreign]
     made = [without_function(plan, draw), without_value(plan, draw)]
-    others = [with_unoffered_class_request(plan, call, draw) for call in outside]
-    return [each for each in (plan, *made, *others) if each is not None]
+    return [each for each in (plan, *made) if each is not None]
 
 
 def test_words_are_true_to_proven_plans_and_their_variants_and_all_differ() -> None:
     plans = [each for number in range(20) for each in variants_of(number)]
-    assert {each.variant for each in plans} == {"base", "miss_func", "miss_param", "irrelevance"}
+    assert {each.variant for each in plans} == {"base", "miss_func", "miss_param"}
     texts = [user_texts(plan) for plan in plans]
     pairs = zip(plans, texts, strict=True)
     assert [fault for plan, said in pairs for fault in faults(plan, said)] == []
     for plan, said in zip(plans, texts, strict=True):
-        silent = [index for index, turn in enumerate(plan.turns) if turn.role == "function_returns"]
+        silent = [
+            at
+            for at, (turn, is_second) in enumerate(plan.messages)
+            if is_second and plan.turns[turn].held_back
+        ]
         assert [index for index, text in enumerate(said) if not text] == silent
     assert len({tuple(said) for said in texts}) == len(plans)
 
@@ -119,28 +118,28 @@ def test_no_two_tasks_share_a_long_text_and_no_opening_is_frequent() -> None:
     repeated = [text for text, count in Counter(texts).items() if count > 1]
     assert [text for text in repeated if len(text.split()) > 12] == []
     openings = Counter(" ".join(text.split()[:2]) for text in texts)
-    assert openings.most_common(1)[0][1] <= 0.03 * len(texts)
+    assert openings.most_common(1)[0][1] <= 0.06 * len(texts)
 
 
-def test_texts_are_sentences() -> None:
+def test_texts_have_no_marks_of_the_tables_and_no_doubled_ones() -> None:
     for text in chain.from_iterable(texts_of_requests()):
-        assert re.match(r"[A-Z0-9'\"@$(-]|[a-z]+[-_.\d]", text), text
-        assert re.search(r"[.?!]['\"”]?$", text), text
-        assert not re.search(r"  | [,.?]|\.\.|[{}<>|]|\b[Aa] [aeio]\w+ (file|folder)", text), text
+        odd = r"  | [,.?]|\.\.|[.!?]['\"]\.|[{}<>|\ue000-\ue010]|\b[Aa] [aeio]\w+ (file|folder)"
+        assert not re.search(odd, text), text
+        assert not re.search(r"\ba (that|the|this)\b|\b(of them's|it's own)\b", text), text
 
 
 def with_value(plan: Plan, turn: int, argument: str, value: Value) -> PlannedTurn:
     """Return a turn of a plan in which one argument is another."""
     old = plan.turns[turn]
-    call = old.requested[0]
+    call = old.calls[0]
     changed = dataclasses.replace(call, arguments={**call.arguments, argument: value})
-    return dataclasses.replace(old, requested=(changed, *old.requested[1:]))
+    return dataclasses.replace(old, calls=(changed, *old.calls[1:]))
 
 
 def test_the_check_sees_a_value_left_out_and_one_said_too_much() -> None:
     plan = request_of("GorillaFileSystem", "grep", 1)
     text = user_texts(plan)[0]
-    name = plan.turns[0].requested[0].arguments["file_name"]
+    name = plan.turns[0].calls[0].arguments["file_name"]
     other = dataclasses.replace(name, value="other.txt", said="other.txt")
     assert any(
         "not said" in each for each in faults_of(text, with_value(plan, 0, "file_name", other))
@@ -174,61 +173,10 @@ def test_the_check_reads_numbers_dates_and_texts(text: str, said: object, expect
 
 def test_every_spoken_date_is_read_back() -> None:
     draw = random.Random(5)
-    day = read_day("2026-05-03")
-    assert day is not None
-    texts = {date_text(day, draw) for _ in range(200)}
-    assert len(texts) >= 9
+    assert read_day("2026-05-03") is not None
+    texts = {literal("May 3, 2026", "spoken_date", "'", draw) for _ in range(200)}
+    assert len(texts) >= 8
     assert all(text_mentions(f"on {text}, please", "2026-05-03") for text in texts)
-
-
-def test_gerunds_and_articles() -> None:
-    verbs = ["list", "make", "get", "see", "cancel", "open", "run", "tie", "show", "compare"]
-    expected = "listing making getting seeing cancelling opening running tying showing comparing"
-    assert [gerund(verb) for verb in verbs] == expected.split()
-    assert (
-        sentence(f"book a {mark_literal('economy')} seat.")
-        == f"Book an {mark_literal('economy')} seat."
-    )
-    assert sentence("a user with a European card?") == "A user with a European card?"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text", "expected"),
-    [
-        ("as part of my plan to ", "plan my stops", True),
-        ("this time I mean to ", "save time", True),
-        ("it would be good to ", f"reply to {mark_literal('good news')}", False),
-        ("<colleague> told me to ", "ask a colleague", False),
-        ("what I need is for you to @.", "tell me what there is", False),
-    ],
-)
-def test_a_pattern_that_says_a_word_of_its_text_again_is_seen(
-    pattern: str, text: str, expected: bool
-) -> None:
-    assert repeats_words(pattern, text) is expected
-
-
-def test_no_aim_is_put_into_a_pattern_that_says_a_word_of_it() -> None:
-    draw, names = random.Random(6), [name for name in patterns("sentences") if "aim_" in name]
-    for _ in range(100):
-        for name in names:
-            made = with_aim(name, "plan a way to get the means", "", draw)
-            assert made is None or not re.search(r"\b(plan|means?)\b.*plan a way", made), made
-
-
-def test_what_a_user_talks_about_stays_the_same_and_a_second_one_is_another() -> None:
-    for seed in range(50):
-        user = Persona.drawn(random.Random(seed))
-        told = user.told("<event>, <colleague>, <colleague>: <project>.")
-        assert told == user.told("<event>, <colleague>, <colleague>: <project>.")
-        assert not re.search("[<>]", told)
-        first, second = user.told("<department>/<department>").split("/")
-        assert first != second == user.told("<department>/<department>").split("/")[1]
-
-
-def test_a_number_left_out_is_one_of_people() -> None:
-    told = "share it among another number people"
-    assert sentence(f"{told}.") == "Share it among another number of people."
 
 
 @pytest.mark.parametrize(
@@ -245,4 +193,4 @@ def test_words_never_mean_the_current_folder_where_another_is_entered_unmentione
 ) -> None:
     step = PlannedCall("GorillaFileSystem", "cd", purpose=purpose)  # type: ignore[arg-type]
     calls = (step, PlannedCall("GorillaFileSystem", function))
-    assert bool(faults_of(text, PlannedTurn(calls, requested=calls))) == is_faulty
+    assert bool(faults_of(text, PlannedTurn(calls))) == is_faulty

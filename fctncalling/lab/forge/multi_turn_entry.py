@@ -10,7 +10,7 @@ from fctncalling.lab.forge.forged_entry import ForgedEntry
 from fctncalling.lab.forge.measures import occurs
 from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, Dials, multi_turn_plan
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
-from fctncalling.lab.forge.multi_turn.proof import Criticality, count_undetected_wrong_calls
+from fctncalling.lab.forge.multi_turn.proof import criticality
 from fctncalling.lab.forge.plan import Plan, task_entry
 from fctncalling.lab.forge.words import CannotSay, user_texts
 
@@ -35,8 +35,8 @@ def multi_turn_entry(
         plan = multi_turn_plan(category, seed, index, attempt * PLANS + number, dials, apis)
         if adds_mentions_to_tweet_without_any(plan):
             continue
-        measured = count_undetected_wrong_calls(plan) if dials == CRITICAL_DIALS else None
-        if measured is not None and not measured.enough:
+        measured = criticality(plan) if dials == CRITICAL_DIALS else None
+        if dials == CRITICAL_DIALS and measured is None:
             continue
         try:
             texts = user_texts(plan)
@@ -73,19 +73,18 @@ def _needs_history(plan: Plan, texts: Sequence[str]) -> bool:
 
     From earlier words, a result or the initial state, and not to be read in the newest words.
     """
+    newest = {turn: text for (turn, _), text in zip(plan.messages, texts, strict=True)}
     return any(
         value.provenance in ("said_before", "result", "state")
         and value.kind != "door"  # the four doors of every car
         and not occurs(value.value, text)
-        for turn, text in zip(plan.turns, texts, strict=True)
-        for call in turn.calls
+        for number, text in newest.items()
+        for call in plan.turns[number].calls
         for value in call.arguments.values()
     )
 
 
-def _provenance(
-    plan: Plan, unsaid_plans: int, measured: Criticality | None = None
-) -> dict[str, Any]:
+def _provenance(plan: Plan, unsaid_plans: int, measured: dict[str, Any] | None) -> dict[str, Any]:
     """Return the sources of the arguments, and the number of unmentioned steps."""
     sources = Counter(value.provenance for value in plan.values)
     return {
@@ -93,5 +92,5 @@ def _provenance(
         "plans_without_words": unsaid_plans,
         "arguments": dict(sorted(sources.items())),
         "needed_steps": sum(call.purpose == "needed_step" for call in plan.calls),
-        **({} if measured is None else {"criticality": measured.record()}),
+        **({} if measured is None else {"criticality": measured}),
     }

@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fctncalling.checkers.multi_turn import LiveTurnResults, turn_fault
@@ -31,8 +31,8 @@ Provenance = Literal["said_now", "said_before", "result", "state", "inferred", "
   words name its role ("that order", "the matching stocks").
 - `state`: in the initial state only (`Source.path`); a call that looks it up, or a description of
   it, leads there.
-- `inferred`: follows by a rule from what the words say: `said` is that ("Boston" for "BOS"), and
-  `rule` the rule. Where `said` is None it follows from the function doc alone (pedal 1.0).
+- `inferred`: follows from what the words say: `said` is that ("Boston" for "BOS"). Where `said` is
+  None it follows from the function doc alone (pedal 1.0).
 - `flag`: a switch that the verb of the request decides (lock: unlock=False; engage, on, buy).
 """
 
@@ -41,23 +41,6 @@ Purpose = Literal["asked", "needed_step"]
 words do not mention it (brake before engine, cd before cat, city to zip code). What it takes that
 is `said_now` the words bring in as a circumstance ("in the folder drafts", "from Rivermist", "my
 login is ...").
-"""
-
-Role = Literal[
-    "request", "request_without_value", "missing_value", "request_without_function",
-    "function_returns", "request_out_of_scope",
-]  # fmt: skip
-"""What a turn's words do.
-
-- `request`: ask for `calls`, which are `requested` too.
-- `request_without_value`: ask for `requested` but leave out `blank`; nothing is called.
-- `missing_value`: say only the value of `blank` (an entry of `requested`, which the turn before
-  asked for); `calls` are then made.
-- `request_without_function`: ask for `requested`; a function it needs is not offered yet, nothing
-  is called.
-- `function_returns`: no words; the function is offered again and `calls` are made.
-- `request_out_of_scope`: ask for `requested`, calls of a class that is not offered; nothing is
-  called.
 """
 
 
@@ -84,7 +67,6 @@ class Value:
     provenance: Provenance
     said: Any = None  # what the words must carry: `value` for said_now, the origin for inferred
     said_kind: str = ""  # the kind of `said`: "city", "liters", "spoken_date", ...
-    rule: str = ""  # for inferred: airport_of_city, gallons_of_liters, iso_date, hashtag, ...
     source: Source | None = None  # for said_before, result, state
 
     @property
@@ -108,12 +90,21 @@ class PlannedCall:
 
 @dataclass(frozen=True)
 class PlannedTurn:
-    """One user turn: the calls of its truth and the calls that its words ask for."""
+    """A user's request and the calls of its truth.
+
+    One that leaves a value out, or comes before a function is offered, is answered by no call. A
+    second message then says the value or offers the function, and the calls are made.
+    """
 
     calls: tuple[PlannedCall, ...]
-    role: Role = "request"
-    requested: tuple[PlannedCall, ...] = ()  # what the words ask for; `calls` in a request
-    blank: tuple[int, str] | None = None  # (index in `requested`, argument): the value left out
+    blank: tuple[int, str] | None = None  # (index in `calls`, argument): the value left out
+    held_back: str = ""  # the function that is not offered yet
+    unoffered: tuple[PlannedCall, ...] = ()  # asked for in vain: of a class that is not offered
+
+    @property
+    def asked(self) -> tuple[PlannedCall, ...]:
+        """What the words ask for."""
+        return self.calls or self.unoffered
 
 
 @dataclass(frozen=True)
@@ -123,11 +114,19 @@ class Plan:
     initial_config: Mapping[str, Any]
     involved_classes: tuple[str, ...]
     turns: tuple[PlannedTurn, ...]
-    variant: str = "base"  # base, miss_func, miss_param, long_context, composite, irrelevance
+    variant: str = "base"  # base, miss_func, miss_param, long_context, composite
     difficulty: float = 0.0  # 0 (one call, all said) to 1
-    missed_functions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     seed: str = ""  # "seed/category/index": makes this very plan again
     tools: Mapping[str, str] = field(default_factory=dict)  # class that is not BFCL's -> its path
+
+    @property
+    def messages(self) -> list[tuple[int, bool]]:
+        """The messages: a turn, and whether it is the second one of that turn."""
+        return [
+            (number, is_second)
+            for number, turn in enumerate(self.turns)
+            for is_second in ((False, True) if turn.blank or turn.held_back else (False,))
+        ]
 
     @property
     def calls(self) -> list[PlannedCall]:
@@ -148,30 +147,27 @@ class Plan:
 def task_entry(plan: Plan, texts: Sequence[str], task_id: str) -> dict[str, Any]:
     """Return a plan's entry.
 
-    `texts` has one text a turn; that of a turn in which only a function returns is not read.
+    `texts` has one text a message; that of a message which only offers a function is not read.
 
     The entry has no function docs: those of `involved_classes` are added by whoever has them.
     """
     entry: dict[str, Any] = {
         "id": task_id,
-        "question": [
-            [] if turn.role == "function_returns" else [{"role": "user", "content": text}]
-            for turn, text in zip(plan.turns, texts, strict=True)
-        ],
+        "question": [],
         "initial_config": dict(plan.initial_config),
-        "path": [
-            f"{call.class_name}.{call.function}"
-            for turn in plan.turns
-            for call in turn.calls
-            if call.purpose == "asked"
-        ],
+        "path": [f"{c.class_name}.{c.function}" for c in plan.calls if c.purpose == "asked"],
         "involved_classes": list(plan.involved_classes),
+        "ground_truth": [],
     }
-    if plan.missed_functions:
-        entry["missed_function"] = {
-            str(turn): list(names) for turn, names in plan.missed_functions.items()
-        }
-    entry["ground_truth"] = [[call_text(call) for call in turn.calls] for turn in plan.turns]
+    for (number, is_second), text in zip(plan.messages, texts, strict=True):
+        turn = plan.turns[number]
+        if is_second and turn.held_back:
+            missed = entry.setdefault("missed_function", {})
+            missed[str(len(entry["question"]))] = [turn.held_back]
+            text = ""
+        entry["question"].append([{"role": "user", "content": text}] if text else [])
+        waits = not is_second and (turn.blank or turn.held_back)
+        entry["ground_truth"].append([] if waits else [call_text(call) for call in turn.calls])
     return entry
 
 
@@ -197,22 +193,6 @@ def plain_call(call: PlannedCall) -> PlainCall:
     return PlainCall(
         call.function, (), {key: deepcopy(v.value) for key, v in call.arguments.items()}
     )
-
-
-def said_earlier(call: PlannedCall, turn: int, but: Collection[str] = ()) -> PlannedCall:
-    """Return a call with the values that the words of an earlier turn have said.
-
-    They are pointed at, not named again; `but`: arguments of which they did not say the value.
-    """
-    arguments = {
-        name: replace(value, provenance="said_before", said=None, source=Source(turn))
-        if value.provenance in ("said_now", "inferred")
-        and value.said is not None
-        and name not in but
-        else value
-        for name, value in call.arguments.items()
-    }
-    return replace(call, arguments=arguments)
 
 
 # Replays of plans on fresh tools: as planned, and with calls left out or changed.

@@ -1,21 +1,14 @@
-"""Tables of the planner: arguments, results and needs of BFCL's functions, and dials of a plan.
-
-`moves.json` is what `tests/support/probed_moves.py` learns from our own tools; measures (any
-number would do, so probing cannot tell them apart) are named by hand in `measures.json`.
-"""
+"""Tables of the planner: arguments, results and needs of BFCL's functions, and dials of a plan."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from fctncalling.lab.forge.multi_turn.inventory import REFERENCE_KINDS
-from fctncalling.lab.forge.plan import parse_result
 
 PARAMETER_KINDS: dict[str, dict[str, dict[str, str]]] = json.loads(
     Path(__file__).with_name("kinds.json").read_text(encoding="utf-8")
@@ -27,10 +20,12 @@ one for the other. A list has its elements' kind.
 """
 
 
-TABLE = Path(__file__).with_name("moves.json")
-_MEASURES: dict[str, dict[str, str]] = json.loads(
-    Path(__file__).with_name("measures.json").read_text(encoding="utf-8")
-) | {name: {"result": "number"} for name in PARAMETER_KINDS["MathAPI"]}
+_MOVES: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_name("moves.json").read_text(encoding="utf-8")
+)
+"""Function -> what it does: `changes` the compared state, `produces` kinds at paths of its result,
+`cures` by other functions for what its refusals tell, reads that its effects are `seen_by`.
+"""
 _UNIT_DECIDERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "compute_exchange_rate": ("target_currency", "exchanged_value", {"USD": "exchanged"}),
     "imperial_si_conversion": ("unit_out", "result", {"miles": "miles", "km": "kilometers"}),
@@ -39,68 +34,46 @@ _UNIT_DECIDERS: dict[str, tuple[str, str, dict[str, str]]] = {
 """Function -> (argument that decides the unit of the result, path in the result, unit -> kind). Of
 another unit the result is of no kind: no later call takes it for what it is not.
 """
+KINDS_OF = {name: kinds for table in PARAMETER_KINDS.values() for name, kinds in table.items()}
 CLASS_OF = {name: owner for owner, names in PARAMETER_KINDS.items() for name in names}
 
 
-class FunctionMoves:
-    """Table of the cures for each function's refusals and of the kinds in its results."""
-
-    def __init__(self, learned: Mapping[str, Mapping[str, Any]]) -> None:
-        self._learned = learned
-        self._produces = {
-            name: {**learned.get(name, {}).get("produces", {}), **_MEASURES.get(name, {})}
-            for name in CLASS_OF
-        }
-
-    def produced_kinds(self, function: str) -> Mapping[str, str]:
-        """Return {pattern of a path in the result: kind} of a function."""
-        return self._produces[function]
-
-    def kinds_in_result(self, function: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the kinds that a call's result holds: its arguments may decide the unit."""
-        decider = _UNIT_DECIDERS.get(function)
-        if decider is None:
-            return self.produced_kinds(function)
-        name, path, kinds = decider
-        kind = kinds.get(arguments[name])
-        return {path: kind} if kind else {}
-
-    def cures(self, function: str, refusal: str) -> list[str]:
-        """Return the functions that a refused call may succeed after, the likeliest first."""
-        cures = self._learned.get(function, {}).get("cures", {})
-        return list(cures.get(refusal_signature(refusal), ()))
-
-    def changes_state(self, function: str) -> bool:
-        """Whether a call of the function may change the compared state."""
-        return bool(self._learned.get(function, {}).get("changes", False))
-
-    def makes_something(self, function: str) -> bool:
-        """Whether a call adds a thing that later calls can name: nobody does that unasked."""
-        return self.changes_state(function) and bool(
-            set(self._produces[function].values()) & (REFERENCE_KINDS - {"access_token"})
-        )
-
-    def reads_affected_by(self, function: str) -> list[str]:
-        """Return the reads that a call of the function may affect."""
-        return list(self._learned.get(function, {}).get("seen_by", ()))
+def kinds_in_result(function: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return {pattern of a path: kind} of a call's result: its arguments may decide the unit."""
+    produced: Mapping[str, str] = _MOVES.get(function, {}).get("produces", {})
+    if (decider := _UNIT_DECIDERS.get(function)) is None:
+        return produced
+    name, path, kinds = decider
+    kind = kinds.get(arguments[name])
+    return {path: kind} if kind else {}
 
 
-def refusal_signature(refusal: str) -> str:
-    """Return an error without the values in it, cut short: the same for all of its sort.
-
-    "" for a result that is no error.
-    """
-    data = parse_result(refusal)
-    data = data[0] if isinstance(data, list) and data else data
-    text = str(data.get("error", "")) if isinstance(data, dict) else str(data)
-    text = re.sub(r"'[^']*'|\S*\d\S*", "_", text.split("Here ", 1)[0])
-    return " ".join(text.replace(".", "").replace(":", "").split()[:7])
+def produced_kinds(function: str) -> set[str]:
+    """Return the kinds of values that results of a function may hold."""
+    return set(_MOVES.get(function, {}).get("produces", {}).values())
 
 
-@lru_cache(maxsize=1)
-def function_moves() -> FunctionMoves:
-    """Return the moves of BFCL's functions, as they were probed."""
-    return FunctionMoves(json.loads(TABLE.read_text("utf-8")))
+def cures(function: str, refusal: str) -> list[str]:
+    """Return the functions that a refused call may succeed after, the likeliest first."""
+    table = _MOVES.get(function, {}).get("cures", {})
+    return [name for told, names in table.items() if told in refusal for name in names]
+
+
+def changes_state(function: str) -> bool:
+    """Whether a call of the function may change the compared state."""
+    return bool(_MOVES.get(function, {}).get("changes", False))
+
+
+def makes_something(function: str) -> bool:
+    """Whether a call adds a thing that later calls can name: nobody does that unasked."""
+    return changes_state(function) and bool(
+        produced_kinds(function) & (REFERENCE_KINDS - {"access_token"})
+    )
+
+
+def reads_affected_by(function: str) -> list[str]:
+    """Return the reads that a call of the function may affect."""
+    return list(_MOVES.get(function, {}).get("seen_by", ()))
 
 
 @dataclass(frozen=True)
@@ -184,16 +157,10 @@ LOGINS: dict[str, str] = _WEIGHTS["logins"]
 """Login -> the attribute that tells whether somebody is logged in."""
 ROOMY: dict[str, tuple[int, float]] = _WEIGHTS["roomy"]
 """Function -> calls it takes with its steps, how much it is preferred where there is room."""
-OPPOSITES: dict[str, str] = _WEIGHTS["opposites"]
-"""Function -> the one that it undoes."""
-SETTINGS = frozenset(_WEIGHTS["settings"])
-"""Functions that set something which few people change twice."""
-NEVER_UNASKED = frozenset(_WEIGHTS["never_unasked"])
-"""Functions that would help, but nobody wants them unasked."""
+OF_CURRENT_FOLDER = ("du", "find", "ls", "pwd")
+"""Functions that tell of the folder in which they are called."""
 NEW_KINDS: dict[str, str] = _WEIGHTS["new_kinds"]
 """Kind of something new -> what it is from then on."""
-ALIKE: dict[str, str] = _WEIGHTS["alike"]
-"""Kind -> what else its values may stand for."""
 TOLD_MEASURES = frozenset(_WEIGHTS["told_measures"])
 """Measures of which the same value tells that two calls have to do with each other."""
 BLANK_KINDS = frozenset(_WEIGHTS["left_out"].split())

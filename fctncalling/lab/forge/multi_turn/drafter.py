@@ -45,7 +45,7 @@ class Knowledge:
         if value.provenance == "said_now":
             items = value.value if isinstance(value.value, list) else [value.value]
             self.facts.extend(Fact(value.kind, item, turn) for item in items)
-        elif value.rule in ("airport_of_city", "symbol_of_company"):
+        elif value.said_kind in ("city", "company"):
             self.facts.append(Fact(value.kind, value.value, turn, origin=value))
 
     def seen(self, result: Any, kinds: Mapping[str, str], turn: int, call: int) -> None:
@@ -55,13 +55,10 @@ class Knowledge:
             if kind is not None:
                 self.facts.append(Fact(kind, value, turn, call, path))
 
-    def said_in(self, kind: str, turn: int) -> list[Fact]:
-        """Return the facts of a kind from the words of one turn."""
-        return [e for e in self.facts if e.kind == kind and e.call < 0 and e.turn == turn]
-
-    def said_before(self, kind: str, turn: int) -> list[Fact]:
-        """Return the facts of a kind from the words of earlier turns."""
-        return [e for e in self.facts if e.kind == kind and e.call < 0 and e.turn < turn]
+    def said_words(self, kind: str, turn: int, *, now: bool) -> list[Fact]:
+        """Return the facts of a kind from the words of a turn, or of those before it."""
+        said = [each for each in self.facts if each.kind == kind and each.call < 0]
+        return [each for each in said if (each.turn == turn) is now]
 
     def results(self, kind: str) -> list[Fact]:
         """Return the facts of a kind from results."""
@@ -221,8 +218,8 @@ class Drafter:
         )
         found = []
         groups = (
-            (self.dials.said_again, self.knowledge.said_in(kind, self.turn)),
-            (self.dials.said_before, self.knowledge.said_before(kind, self.turn)),
+            (self.dials.said_again, self.knowledge.said_words(kind, self.turn, now=True)),
+            (self.dials.said_before, self.knowledge.said_words(kind, self.turn, now=False)),
             (self.dials.result, self.knowledge.last_result(kind)),
         )
         for weight, facts in groups:
@@ -249,13 +246,9 @@ class Drafter:
         other = inventory.other_words(kind)
         if other is None or self.draw.random() >= self.dials.inferred:
             return verbatim_value(kind, value)
-        rule, said_kind, words = other
+        said_kind, words = other
         said = words.get(value) if words else date_forms(date.fromisoformat(value))[0]
-        return (
-            inferred_value(kind, value, rule, said, said_kind)
-            if said
-            else verbatim_value(kind, value)
-        )
+        return inferred_value(kind, value, said, said_kind) if said else verbatim_value(kind, value)
 
     def _from_fact(self, fact: Fact) -> Value:
         """Return a known fact as an argument."""
@@ -314,13 +307,13 @@ class Drafter:
     def _marked(self, text: str, made: Arguments) -> Value:
         kind, said_kind, mark, name = text.split()
         said = [draw_value(name, self.draw) for _ in range(self.draw.choice((1, 1, 2)))]
-        return inferred_value(kind, [f"{mark}{each}" for each in said], kind, said, said_kind)
+        return inferred_value(kind, [f"{mark}{each}" for each in said], said, said_kind)
 
     def _derived(self, text: str, made: Arguments) -> Value:
-        kind, rule, said_kind, *pairs = text.split()
+        kind, said_kind, *pairs = text.split()
         value, _, said = self.draw.choice(pairs).partition("=")
         plain = json.loads(value) if value[0].isdigit() else value
-        return inferred_value(kind, plain, rule, said or None, said_kind if said else "")
+        return inferred_value(kind, plain, said or None, said_kind if said else "")
 
     def _said(self, text: str, made: Arguments) -> Value:
         kind, *paths = text.split()
@@ -387,29 +380,18 @@ class Drafter:
         others = [each for pair in pairs or inventory.rows(name) for each in pair]
         return verbatim_value(kind, self.draw.choice([each for each in others if each not in last]))
 
-    def _as(self, text: str, made: Arguments) -> Value:
-        kind, _, way = text.partition(" ")
-        head, _, rest = way.partition(" ")
-        value: Value = getattr(self, f"_{head}")(rest, made)
-        return replace(value, kind=kind)
-
     def _renamed(self, text: str, made: Arguments) -> Value:
         """Return a new name for the file `source`, with its ending."""
         stem, dot, ending = str(made["source"].value).rpartition(".")
         name = draw_value("file_stems", self.draw) + (f".{ending}" if stem and dot else "")
-        if name in inventory.nameable_values("entry_name", self.state):
-            raise LookupError("destination")
-        return verbatim_value("destination", name)
-
-    def _rounded(self, text: str, made: Arguments) -> Value:
-        shown, kind = text.split()
-        whole = float(round(self.knowledge.results(shown)[-1].value))
-        return inferred_value(kind, whole, f"whole_{kind}", "whole", "rounding")
+        if name in inventory.nameable_values("file_name", self.state):
+            raise LookupError(name)
+        return verbatim_value("new_file", name)
 
     def _room(self, text: str, made: Arguments) -> Value:
         """Return the amount that fills the tank up."""
         room = 50.0 - self.state["VehicleControlAPI"]["fuelLevel"]
-        return inferred_value("gallons", room, "fill_up", "full", "fill_level")
+        return inferred_value("gallons", room, "full", "fill_level")
 
     def _doors(self, text: str, made: Arguments) -> list[Value]:
         """Return whether to unlock, and which doors: all of them, or some that are unlocked."""
@@ -467,19 +449,17 @@ def verb_implied_value(kind: str, value: Any) -> Value:
     return Value(kind, value, "flag")
 
 
-def inferred_value(
-    kind: str, value: Any, rule: str, origin: Any = None, said_kind: str = ""
-) -> Value:
+def inferred_value(kind: str, value: Any, origin: Any = None, said_kind: str = "") -> Value:
     """Return a value that follows from the words, or from the docs alone."""
-    return Value(kind, value, "inferred", said=origin, said_kind=said_kind, rule=rule)
+    return Value(kind, value, "inferred", said=origin, said_kind=said_kind)
 
 
 def looked_up_value(kind: str, value: Any, state: inventory.State) -> Value:
     """Return a value that a look-up shows and the words describe: the only one there is."""
-    function, attribute = inventory.LOOK_UPS[kind]
+    attribute = inventory.LOOK_UPS[kind]
     owner = next(name for name, attributes in state.items() if attribute in attributes)
     source = Source(path=(owner, attribute))
-    return Value(kind, value, "state", rule=f"look_up:{function}", source=source)
+    return Value(kind, value, "state", source=source)
 
 
 def _is_short(shown: Any) -> bool:

@@ -16,12 +16,10 @@ State = Mapping[str, Mapping[str, Any]]
 _TABLE = read_toml("inventory")
 REFERENCE_KINDS = frozenset(kind for kind, entry in _TABLE.items() if "exists" in entry)
 """Kinds of which only what exists makes sense: names and numbers of things."""
-LOOK_UPS: dict[str, tuple[str, str]] = {
-    kind: (entry["look_up"][0], entry["look_up"][1])
-    for kind, entry in _TABLE.items()
-    if "look_up" in entry
+LOOK_UPS: dict[str, str] = {
+    kind: entry["look_up"] for kind, entry in _TABLE.items() if "look_up" in entry
 }
-"""Kind -> the function that shows what there is of it, and the attribute of `initial_config`."""
+"""Kind -> the attribute of `initial_config` that a look-up shows."""
 
 
 def nameable_values(kind: str, state: State) -> list[Any]:
@@ -51,7 +49,7 @@ def values_at(
         if key.isdigit():
             found = found[int(key) : int(key) + 1]
         elif key.startswith("said_"):
-            _, _, words = other_words(key.removeprefix("said_")) or ("", "", {})
+            _, words = other_words(key.removeprefix("said_")) or ("", {})
             found = [words[value] for value in found if value in words]
         elif key in "*^":
             found = [each for below in found for each in _entries(below, key)]
@@ -88,14 +86,13 @@ def rows(name: str) -> list[list[Any]]:
 
 
 @cache
-def other_words(kind: str) -> tuple[str, str, Mapping[Any, str]] | None:
-    """Return (rule, kind of the words, value -> words) of a kind that is said in other words."""
+def other_words(kind: str) -> tuple[str, Mapping[Any, str]] | None:
+    """Return (kind of the words, value -> words) of a kind that is said in other words."""
     entry = _TABLE.get(kind, {})
     if "said" not in entry:
         return None
-    rule, said_kind = entry["said"].split()
     words = entry.get("words", {})
     if isinstance(words, str):
         table, key = words.split(".")
         words = load_bfcl_table(table)[key]
-    return rule, said_kind, {value: word for word, value in words.items()}
+    return entry["said"], {value: word for word, value in words.items()}

@@ -4,40 +4,18 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import chain
 from typing import Any, TypeVar
 
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.envs.tools import tool_class
+from fctncalling.lab.forge.multi_turn import dials as tables
 from fctncalling.lab.forge.multi_turn import inventory
-from fctncalling.lab.forge.multi_turn.dials import (
-    ALIKE,
-    ANCHOR_ROOM,
-    ANCHORS,
-    BLANK_KINDS,
-    CLASS_OF,
-    CLASS_WEIGHTS,
-    FOLLOW_UPS,
-    FUNCTION_WEIGHTS,
-    LOGINS,
-    NEVER_UNASKED,
-    NEW_KINDS,
-    OPPOSITES,
-    PARAMETER_KINDS,
-    ROOMY,
-    SETTINGS,
-    SUPPLIED,
-    TOLD_MEASURES,
-    Dials,
-    FunctionMoves,
-    class_combination_weights,
-    function_moves,
-)
+from fctncalling.lab.forge.multi_turn.dials import Dials
 from fctncalling.lab.forge.multi_turn.drafter import (
     NUMERIC_KINDS,
     Drafter,
@@ -51,20 +29,9 @@ from fctncalling.lab.forge.multi_turn.drafter import (
 )
 from fctncalling.lab.forge.multi_turn.proof import prove, with_long_context_results
 from fctncalling.lab.forge.multi_turn.values import make_world
-from fctncalling.lab.forge.plan import (
-    Plan,
-    PlannedCall,
-    PlannedTurn,
-    Purpose,
-    Role,
-    Source,
-    Value,
-    parse_result,
-    said_earlier,
-)
-from fctncalling.lab.forge.words.turn_check import OF_CURRENT_FOLDER
+from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Purpose, Value, parse_result
 
-TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | TOLD_MEASURES
+TELLING = (inventory.REFERENCE_KINDS - {"access_token"}) | tables.TOLD_MEASURES
 """Kinds of which the same value tells that two calls have to do with each other."""
 _MADE_BY_CALLS = {"order_id", "booking_id", "tweet_id", "ticket_id"}
 """Kinds that there are none of until a call makes them."""
@@ -85,7 +52,6 @@ class Walk:
     dials: Dials
     knowledge: Knowledge = field(default_factory=Knowledge)
     turns: list[list[PlannedCall]] = field(default_factory=list)
-    moves: FunctionMoves = field(default_factory=function_moves)
 
     def __post_init__(self) -> None:
         self.session = ToolSession(self.classes, self.config)
@@ -108,10 +74,11 @@ class Walk:
         return False
 
     def _attempt(self, function: str, purpose: Purpose, room: int) -> bool:
-        login = LOGINS.get(function)
+        login = tables.LOGINS.get(function)
         if login and any(inventory.values_at(login, self.session.live_state())):
             return False  # somebody who is logged in asks for no login
-        if function in OF_CURRENT_FOLDER and [c.function for c in self.turns[-1][-1:]] == ["cd"]:
+        last = [call.function for call in self.turns[-1][-1:]]
+        if function in tables.OF_CURRENT_FOLDER and last == ["cd"]:
             return False  # nobody who has just moved asks what is there without saying where
         try:
             room -= self._supply(function, room) if purpose == "asked" else 0
@@ -125,25 +92,8 @@ class Walk:
             return False
         if is_empty_result(text) and (function != "diff" or self.draw.random() < 0.6):
             return False  # that two files are the same may be an answer
-        if self._repeats(function, arguments):
-            return False
         self.add(function, arguments, purpose, text)
         return True
-
-    def _repeats(self, function: str, arguments: Mapping[str, Value]) -> bool:
-        """Whether a call was made before, or undoes one of its turn: nobody asks for either."""
-        given = [value.value for value in arguments.values()]
-
-        def same(name: str | None, calls: Iterable[PlannedCall]) -> bool:
-            return any(
-                call.function == name and [v.value for v in call.arguments.values()] == given
-                for call in calls
-            )
-
-        changes = arguments and self.moves.changes_state(function)
-        return same(OPPOSITES.get(function), self.turns[-1]) or bool(
-            changes and same(function, chain.from_iterable(self.turns))
-        )
 
     def _cured(
         self, function: str, text: str, room: int, arguments: dict[str, Value]
@@ -151,9 +101,7 @@ class Walk:
         """Make the steps a refused call needs, one after another, and call again."""
         while is_failed_result(text) and room > 1:
             before = len(self.turns[-1])
-            for cure in self.moves.cures(function, text):
-                if cure in NEVER_UNASKED or self.moves.makes_something(cure):
-                    continue
+            for cure in tables.cures(function, text):
                 if self._attempt(cure, "needed_step", room - 1):
                     break
             else:
@@ -165,7 +113,7 @@ class Walk:
 
     def _supply(self, function: str, room: int) -> int:
         """Look up, unasked, the source of a value; return the number of calls used."""
-        kind, supplier, times, sure = SUPPLIED.get(function, ("", "", 0, 0.0))
+        kind, supplier, times, sure = tables.SUPPLIED.get(function, ("", "", 0, 0.0))
         if room <= times or not times or self.draw.random() > max(sure, self.dials.supply):
             return 0
         if len(self.knowledge.results(kind)) >= times:
@@ -178,7 +126,7 @@ class Walk:
 
     def draft_arguments(self, function: str) -> dict[str, Value]:
         """Return arguments for a call. Raises LookupError if the world holds none."""
-        return self.drafter.arguments(function, PARAMETER_KINDS[CLASS_OF[function]][function])
+        return self.drafter.arguments(function, tables.KINDS_OF[function])
 
     def execute(self, function: str, arguments: Mapping[str, Value]) -> str:
         """Return a call's result text."""
@@ -193,18 +141,18 @@ class Walk:
         self._seen.add((function, text))
         for value in arguments.values():
             self.knowledge.said(value, turn)
-            if value.kind in NEW_KINDS:
-                self.knowledge.facts.append(Fact(NEW_KINDS[value.kind], value.value, turn))
+            if value.kind in tables.NEW_KINDS:
+                self.knowledge.facts.append(Fact(tables.NEW_KINDS[value.kind], value.value, turn))
         self.knowledge.calls[turn, index] = arguments
-        kinds = self.moves.kinds_in_result(function, {n: v.value for n, v in arguments.items()})
+        kinds = tables.kinds_in_result(function, {n: v.value for n, v in arguments.items()})
         self.knowledge.seen(parse_result(text), kinds, turn, index)
-        owner = CLASS_OF[function]
+        owner = tables.CLASS_OF[function]
         self.turns[-1].append(PlannedCall(owner, function, arguments, purpose, (), text))
 
     def next_function(self, owner: str, room: int) -> str:
         """Draw a function of a class; as often as the dials say, one that follows up."""
-        names = list(PARAMETER_KINDS[owner])
-        weights = [FUNCTION_WEIGHTS.get(name, 1.0) * self._fit(name, room) for name in names]
+        names = list(tables.PARAMETER_KINDS[owner])
+        weights = [tables.FUNCTION_WEIGHTS.get(name, 1.0) * self._fit(name, room) for name in names]
         if self.draw.random() < self.dials.follow_up:
             relevance = self._relevance(owner)
             weights = [w * relevance.get(n, 0.1) for n, w in zip(names, weights, strict=True)]
@@ -218,18 +166,13 @@ class Walk:
         Those that need steps into what is left of a turn, those that take what others make to what
         has been made.
         """
-        wanted = ROOMY.get(function)
+        wanted = tables.ROOMY.get(function)
         fit = 1.0 if wanted is None else wanted[1] if room >= wanted[0] else 0.1
-        made = {call.function for turn in self.turns for call in turn}
-        if function in SETTINGS & made:
-            fit *= 0.15
-        kinds = set(PARAMETER_KINDS[CLASS_OF[function]][function].values())
+        taken = tables.KINDS_OF[function]
         known = {fact.kind for fact in self.knowledge.facts}
-        if kinds & _MADE_BY_CALLS - known:
+        if {*taken.values()} & _MADE_BY_CALLS - known:
             fit *= 0.03
-        if "numbers" in PARAMETER_KINDS[CLASS_OF[function]][function] and not newest_listed(
-            self.knowledge, NUMERIC_KINDS
-        ):
+        if "numbers" in taken and not newest_listed(self.knowledge, NUMERIC_KINDS):
             fit *= 0.1
         return fit
 
@@ -240,18 +183,18 @@ class Walk:
         """
         calls = [call for turn in self.turns for call in turn if call.class_name == owner]
         last = [call.function for call in calls[-3:]]
-        usual = FOLLOW_UPS.get(last[-1], {}) if last else {}
-        shows = {name for function in last for name in self.moves.reads_affected_by(function)}
+        usual = tables.FOLLOW_UPS.get(last[-1], {}) if last else {}
+        shows = {name for function in last for name in tables.reads_affected_by(function)}
         made = {
             kind
             for function in last
-            if self.moves.makes_something(function)
-            for kind in self.moves.produced_kinds(function).values()
+            if tables.makes_something(function)
+            for kind in tables.produced_kinds(function)
         }
         recent = {fact.kind for fact in self.knowledge.facts[-8:]} & TELLING
         relevance = {}
-        for name, kinds in PARAMETER_KINDS[owner].items():
-            taken = {ALIKE.get(kind, kind) for kind in kinds.values()}
+        for name, kinds in tables.PARAMETER_KINDS[owner].items():
+            taken = set(kinds.values())
             if taken & made & TELLING:
                 relevance[name] = 12.0
             elif name in shows:
@@ -273,7 +216,7 @@ def change_directory_unasked(walk: Walk) -> None:
     ]
     known = walk.drafter.known("folder")
     if not filled:
-        folder = inferred_value("folder", "..", "parent_folder")
+        folder = inferred_value("folder", "..")
     elif known and known.value in filled:
         folder = known
     else:
@@ -288,15 +231,13 @@ _TRIES = 400  # plans begun for one that is proven; some five are
 _REQUESTS = 12  # functions tried for one more call
 
 
-def make_plan(
-    seed: str, dials: Dials | None = None, weights: Mapping[tuple[str, ...], float] = CLASS_WEIGHTS
-) -> Plan:
+def make_plan(seed: str, dials: Dials | None = None, apis: Sequence[str] = ()) -> Plan:
     """Return a proven plan without variant: the same for the same arguments.
 
-    weights: combination of classes -> how often it is drawn.
+    apis: classes that it may involve; none named: all.
     """
     dials = dials or Dials()
-    draw = random.Random(seed)
+    draw, weights = random.Random(seed), tables.class_combination_weights(apis)
     for _ in range(_TRIES):
         classes = _drawn(draw, weights)
         sizes = [_drawn(draw, dials.calls) for _ in range(_drawn(draw, dials.turns))]
@@ -330,7 +271,7 @@ def _walked(
     anchors = _anchors(draw, owners, sizes)
     for number, (owner, size) in enumerate(zip(owners, sizes, strict=True)):
         _walk_turn(walk, owner, size, anchors.get(number))
-    turns = tuple(PlannedTurn(tuple(calls), requested=tuple(calls)) for calls in walk.turns)
+    turns = tuple(PlannedTurn(tuple(calls)) for calls in walk.turns)
     involved = list(classes)
     draw.shuffle(involved)
     config = {name: config[name] for name in classes}
@@ -341,7 +282,7 @@ def _anchors(draw: random.Random, owners: Sequence[str], sizes: list[int]) -> di
     """Return {turn: function} for the main subject of each class; its turn gets the room."""
     anchors: dict[int, str] = {}
     for owner in dict.fromkeys(owners):
-        for function, room, chance in ANCHORS.get(owner, ()):
+        for function, room, chance in tables.ANCHORS.get(owner, ()):
             turns = [t for t, each in enumerate(owners) if each == owner and t not in anchors]
             if turns and draw.random() < chance:
                 if room < 3:  # what it makes is for later turns
@@ -364,7 +305,7 @@ def _walk_turn(walk: Walk, owner: str, size: int, anchor: str | None) -> None:
         change_directory_unasked(walk)
     for _ in range(_REQUESTS):
         room = size - len(here)
-        late = anchor and room <= ANCHOR_ROOM.get(anchor, 1)
+        late = anchor and room <= tables.ANCHOR_ROOM.get(anchor, 1)
         function = anchor if anchor and late else walk.next_function(owner, room)
         if walk.request(function, room) and function == anchor:
             anchor = None
@@ -396,33 +337,29 @@ def longest_chain(plan: Plan) -> int:
 def without_function(plan: Plan, draw: random.Random) -> Plan | None:
     """Return the plan with one function held back until after the turn that first needs it.
 
-    That turn calls nothing; a turn without words follows, in which the function is offered and the
-    calls are made. None where no turn has a function of its own.
+    None where no turn has a function of its own.
     """
     used: set[str] = set()
     places = []
     for number, turn in enumerate(plan.turns):
         fresh = [c.function for c in turn.calls if c.function not in used and c.purpose == "asked"]
-        if turn.role == "request" and fresh:
+        if not turn.blank and fresh:
             places.append((number, draw.choice(fresh)))
         used.update(call.function for call in turn.calls)
     if not places:
         return None
     number, function = draw.choice(places)
-    longer = _answered_later(plan, number, "request_without_function", "function_returns")
-    missed = {**longer.missed_functions, number + 1: (function,)}
-    return replace(longer, variant="miss_func", missed_functions=missed)
+    return replace(_with_turn(plan, number, held_back=function), variant="miss_func")
 
 
 def without_value(plan: Plan, draw: random.Random) -> Plan | None:
-    """Return the plan with one value left out of a request and said in a separate turn.
+    """Return the plan with one value left out of a request and said in a separate message.
 
     None where no request has a value that must be said.
     """
     places = [
         (number, (index, name))
         for number, turn in enumerate(plan.turns)
-        if turn.role == "request"
         for index, call in enumerate(turn.calls)
         for name, value in call.arguments.items()
         if _must_be_said(turn, call, name, value)
@@ -430,21 +367,16 @@ def without_value(plan: Plan, draw: random.Random) -> Plan | None:
     if not places:
         return None
     number, blank = draw.choice(places)
-    longer = _answered_later(plan, number, "request_without_value", "missing_value", blank)
-    return replace(longer, variant="miss_param")
+    return replace(_with_turn(plan, number, blank=blank), variant="miss_param")
 
 
-def with_unoffered_class_request(plan: Plan, foreign: PlannedCall, draw: random.Random) -> Plan:
-    """Return the plan with one turn more, which asks for a call of a class that is not offered."""
-    number = draw.randint(0, len(plan.turns))
-    turn = PlannedTurn((), "request_out_of_scope", (foreign,))
-    before = plan.turns[:number]
-    after = tuple(_moved(each, number) for each in plan.turns[number:])
-    return replace(plan, turns=(*before, turn, *after), variant="irrelevance")
+def _with_turn(plan: Plan, number: int, **changes: Any) -> Plan:
+    changed = replace(plan.turns[number], **changes)
+    return replace(plan, turns=(*plan.turns[:number], changed, *plan.turns[number + 1 :]))
 
 
 def _must_be_said(turn: PlannedTurn, call: PlannedCall, name: str, value: Value) -> bool:
-    if value.provenance != "said_now" or value.kind not in BLANK_KINDS:
+    if value.provenance != "said_now" or value.kind not in tables.BLANK_KINDS:
         return False
     if isinstance(value.value, dict | list) or name in optional_parameters(call.function):
         return False
@@ -455,48 +387,9 @@ def _must_be_said(turn: PlannedTurn, call: PlannedCall, name: str, value: Value)
 @lru_cache(maxsize=256)
 def optional_parameters(function: str) -> frozenset[str]:
     """Return the parameters that a call may do without."""
-    method = getattr(tool_class(CLASS_OF[function]), function)
+    method = getattr(tool_class(tables.CLASS_OF[function]), function)
     parameters = inspect.signature(method).parameters.values()
     return frozenset(each.name for each in parameters if each.default is not each.empty)
-
-
-def _answered_later(
-    plan: Plan, number: int, asks: Role, answers: Role, blank: tuple[int, str] | None = None
-) -> Plan:
-    """Return the plan with two turns in place of one: its words first, its calls a turn later."""
-    turn = plan.turns[number]
-    index, name = blank or (-1, "")
-    calls = tuple(
-        said_earlier(call, number, (name,) if index == at else ())
-        for at, call in enumerate(_moved(turn, number).calls)
-    )
-    two = (PlannedTurn((), asks, turn.requested, blank), PlannedTurn(calls, answers, calls, blank))
-    missed = {(t + 1 if t > number else t): names for t, names in plan.missed_functions.items()}
-    after = tuple(_moved(turn, number) for turn in plan.turns[number + 1 :])
-    return replace(plan, turns=(*plan.turns[:number], *two, *after), missed_functions=missed)
-
-
-def _later(source: Source, number: int) -> Source:
-    """Return a source after a turn was inserted: words of that turn stay, results move."""
-    moves = source.turn > number or (source.turn == number and source.call >= 0)
-    return replace(source, turn=source.turn + 1) if moves else source
-
-
-def _moved(turn: PlannedTurn, number: int) -> PlannedTurn:
-    """Return a turn with calls made after a turn was inserted after the words of `number`."""
-    calls = tuple(_moved_call(call, number) for call in turn.calls)
-    requested = tuple(_moved_call(call, number) for call in turn.requested)
-    return replace(turn, calls=calls, requested=requested)
-
-
-def _moved_call(call: PlannedCall, number: int) -> PlannedCall:
-    arguments = {
-        name: replace(value, source=_later(value.source, number)) if value.source else value
-        for name, value in call.arguments.items()
-    }
-    depends = [_later(Source(turn, index), number) for turn, index in call.depends_on]
-    places = tuple((source.turn, source.call) for source in depends)
-    return replace(call, arguments=arguments, depends_on=places)
 
 
 CATEGORIES = (
@@ -509,7 +402,7 @@ CATEGORIES = (
 """What can be forged. The last two need BFCL's long-context tables."""
 
 _IRRELEVANCE = 0.03  # share of base tasks with a request that no offered function fits
-_DISTRACTORS = 0.05  # share of base tasks with a class offered that nothing asks for
+_FOREIGN = ("TradingBot", "TravelAPI", "VehicleControlAPI")
 _VARIED = 50  # plans made for one that has a variant
 
 
@@ -533,20 +426,20 @@ def multi_turn_plan(
     variant = category.removeprefix("multi_turn_")
     for number in range(_VARIED):
         name = f"{seed}/{category}/{index}/{attempt}/{number}"
-        made = make_plan(name, dials, class_combination_weights(apis))
-        plan = _varied(made, variant, random.Random(f"{name}/variant"), apis)
+        made = make_plan(name, dials, apis)
+        plan = _varied(made, variant, random.Random(f"{name}/variant"))
         if plan is not None:
             return replace(plan, difficulty=difficulty(plan))
     raise RuntimeError(f"{category}: no plan in {_VARIED} tries at number {index} of seed {seed}")
 
 
-def _varied(plan: Plan, variant: str, draw: random.Random, apis: Sequence[str]) -> Plan | None:
+def _varied(plan: Plan, variant: str, draw: random.Random) -> Plan | None:
     if variant == "miss_func":
         return without_function(plan, draw)
     if variant == "miss_param":
         return without_value(plan, draw)
     if variant == "base":
-        return _mixed(plan, draw, apis)
+        return _mixed(plan, draw)
     longer = with_long_context_results(plan)
     if longer is None or (proof := prove(longer)).fault:
         return None
@@ -557,28 +450,16 @@ def _varied(plan: Plan, variant: str, draw: random.Random, apis: Sequence[str]) 
     return both and replace(both, variant="composite")
 
 
-def _mixed(plan: Plan, draw: random.Random, apis: Sequence[str]) -> Plan:
-    """Return a base plan, one in some with a request out of scope or a class too many."""
-    chance = draw.random()
+def _mixed(plan: Plan, draw: random.Random) -> Plan:
+    """Return a base plan, one in some with a last request for a call that is not offered."""
     others = [name for name in _FOREIGN if name not in plan.involved_classes]
-    if chance < _IRRELEVANCE:
-        dials = Dials(turns={1: 1}, calls={1: 1})
-        foreign = make_plan(f"{plan.seed}/foreign", dials, {(draw.choice(others),): 1.0})
-        asked = [call for call in foreign.turns[0].calls if call.purpose == "asked"]
-        asked = [c for c in asked if all(v.provenance != "result" for v in c.arguments.values())]
-        return with_unoffered_class_request(plan, asked[0], draw) if asked else plan
-    others = [name for name in others if not apis or name in apis]
-    if others and chance < _IRRELEVANCE + _DISTRACTORS:
-        name = draw.choice(others)
-        config = {**plan.initial_config, **make_world(draw, [name])}
-        involved = [*plan.involved_classes, name]
-        draw.shuffle(involved)
-        proof = prove(replace(plan, initial_config=config, involved_classes=tuple(involved)))
-        return plan if proof.fault else proof.plan
-    return plan
-
-
-_FOREIGN = ("MessageAPI", "TwitterAPI", "TicketAPI", "TradingBot", "TravelAPI", "VehicleControlAPI")
+    if draw.random() >= _IRRELEVANCE:
+        return plan
+    dials = Dials(turns={1: 1}, calls={1: 1})
+    foreign = make_plan(f"{plan.seed}/foreign", dials, (draw.choice(others),)).calls[-1:]
+    if any(value.provenance == "result" for call in foreign for value in call.arguments.values()):
+        return plan
+    return replace(plan, turns=(*plan.turns, PlannedTurn((), unoffered=tuple(foreign))))
 
 
 def difficulty(plan: Plan) -> float:

@@ -79,15 +79,12 @@ def _useless_steps(plan: Plan, edges: dict[Place, list[Place]]) -> list[Place]:
 def _with_calls(
     turns: Sequence[PlannedTurn], change: Callable[[Place, PlannedCall], PlannedCall]
 ) -> tuple[PlannedTurn, ...]:
-    """Return the turns with each call changed; the words ask for the changed ones."""
+    """Return the turns with each call changed."""
     changed = (
         tuple(change((t, c), call) for c, call in enumerate(turn.calls))
         for t, turn in enumerate(turns)
     )
-    return tuple(
-        replace(turn, calls=calls, requested=calls)
-        for turn, calls in zip(turns, changed, strict=True)
-    )
+    return tuple(replace(turn, calls=calls) for turn, calls in zip(turns, changed, strict=True))
 
 
 def with_long_context_results(plan: Plan) -> Plan | None:
@@ -143,31 +140,9 @@ def _changed(
 # Criticality, measured by execution: a trap is the same call with another value of the task in
 # place of the right one. The tools take it, nothing later in its turn is refused, and the task is
 # lost all the same: credit has to find the one action that mattered.
-NUM_ACTIONS = (6, 16)  # one call an action, and one to end each turn
+NUM_ACTIONS = range(6, 17)  # one call an action, and one to end each turn
 LEAST_CRITICAL = 0.3  # share of a critical plan's actions that have a trap
 MOST_WRONG_VALUES = 4  # other values a call
-
-
-class Criticality(NamedTuple):
-    """Measurements of a plan's critical steps."""
-
-    actions: int
-    traps: int  # calls with a trap whose harm shows no earlier than in a later turn
-    silent: int  # of these, those that no refusal ever betrays
-
-    @property
-    def share(self) -> float:
-        """Share of actions that have a trap."""
-        return self.traps / max(1, self.actions)
-
-    @property
-    def enough(self) -> bool:
-        """Whether a plan is critical."""
-        return NUM_ACTIONS[0] <= self.actions <= NUM_ACTIONS[1] and self.share >= LEAST_CRITICAL
-
-    def record(self) -> dict[str, Any]:
-        """Return the figures as a ledger holds them."""
-        return {**self._asdict(), "share": round(self.share, 3)}
 
 
 class UndetectedWrongCall(NamedTuple):
@@ -178,11 +153,14 @@ class UndetectedWrongCall(NamedTuple):
     silent: bool  # no refusal in a later turn betrays it either
 
 
-def count_undetected_wrong_calls(plan: Plan) -> Criticality:
-    """Return how many calls of a proven plan have an undetected wrong call (a trap)."""
+def criticality(plan: Plan) -> dict[str, Any] | None:
+    """Return the figures of a proven plan's undetected wrong calls (traps); None if too few."""
     traps = undetected_wrong_calls(plan)
     actions = sum(len(turn.calls) + 1 for turn in plan.turns)
-    return Criticality(actions, len(traps), sum(trap.silent for trap in traps))
+    share, silent = len(traps) / actions, sum(trap.silent for trap in traps)
+    if actions not in NUM_ACTIONS or share < LEAST_CRITICAL:
+        return None
+    return {"actions": actions, "traps": len(traps), "silent": silent, "share": round(share, 3)}
 
 
 def undetected_wrong_calls(plan: Plan) -> list[UndetectedWrongCall]:
