@@ -215,6 +215,8 @@ def with_optional_quotes(kind: ArgumentKind, text: str, literal: str, rng: Rando
 
 def spoken_value_with_noun(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
     """Return a number with or without the noun of its thing: "loan L-301"."""
+    if isinstance(value, WordedValue):
+        return value.text
     kind = words.kinds[name]
     row = clause_row_of(words, name)
     text = with_optional_quotes(
