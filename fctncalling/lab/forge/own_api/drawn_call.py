@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -15,7 +16,7 @@ from fctncalling.lab.forge.own_api.offers import FunctionOffers
 from fctncalling.lab.own_api.english import spaced_words
 from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
-from fctncalling.lab.own_api.kinds.argument_kind import MOST_NAMED
+from fctncalling.lab.own_api.kinds.argument_kind import MOST_NAMED, is_same_value
 from fctncalling.lab.own_api.kinds.evidence import UNDRAWN
 from fctncalling.lab.own_api.words.clauses import CHANGES, ordered_parameter_pairs
 from fctncalling.lab.own_api.words.frames import (
@@ -255,6 +256,8 @@ def draw_call(
     for first, last in ordered_parameter_pairs(words):  # no end before its start
         if first in arguments and last in arguments and arguments[first] > arguments[last]:
             arguments[first], arguments[last] = arguments[last], arguments[first]
+    _match_mail(words, arguments)
+    require_apart(words, arguments)
     return DrawnCall(words, arguments)
 
 
@@ -376,6 +379,28 @@ def _is_excluded(words: FunctionWords, name: str, arguments: Mapping[str, Any]) 
         for pair in pairs
         for one, two in (pair, pair[::-1])
     )
+
+
+def _match_mail(words: FunctionWords, arguments: dict[str, Any]) -> None:
+    """Give an e-mail address the name of the person it belongs to."""
+    named = {words.kinds[name].kind: name for name in arguments}
+    person, mail = named.get("person_name"), named.get("email")
+    if person and mail and str(arguments[mail]).endswith(".example"):
+        plain = unicodedata.normalize("NFKD", str(arguments[person]).lower())
+        plain = re.sub(r"[^a-z .]", "", plain).replace(" ", ".")
+        arguments[mail] = f"{plain}@{str(arguments[mail]).partition('@')[2]}"
+
+
+def require_apart(words: FunctionWords, arguments: Mapping[str, Any]) -> None:
+    """Refuse two equal values of one kind: from a place to itself, a person with himself."""
+    seen: list[tuple[str, Any]] = []
+    for name, value in arguments.items():
+        kind = words.kinds[name].kind
+        if kind in ("boolean", "integer", "number", "quantity_with_unit", "array", "enum"):
+            continue
+        if any(kind == other and is_same_value(value, its) for other, its in seen):
+            raise NoTaskDrawn("two equal values")
+        seen.append((kind, value))
 
 
 def draw_frame(

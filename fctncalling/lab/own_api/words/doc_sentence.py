@@ -76,13 +76,14 @@ def object_noun(sentence: str, name: str) -> str:
     rest = sentence.lower().replace("show me ", "show ").partition(" ")[2]
     words = re.findall(r"[a-z'-]+", _BEFORE_NOUN.sub("", f"{rest} "))
     taken = [*takewhile(lambda word: word not in PREPOSITIONS | _NO_OBJECT, words)]
-    return singular(" ".join(taken[-2:] or of_name[-1:]))
+    of_article = re.findall(r"\b(?:an?|one) ([a-z'-]+)", rest)[:1]  # "where a parcel is"
+    return singular(" ".join(taken[-2:] or of_article or of_name[-1:]))
 
 
 _BEFORE_NOUN = re.compile(
     r"^(?:(?:up|out|back|off|down|for|all|an?|the|one|your|own|new|every|more) )+"
 )
-_NO_OBJECT = frozenset("based using where how which who whether if it them everything".split())
+_NO_OBJECT = frozenset("me based using where how which who whether if it them everything".split())
 
 
 _NEXT_SENTENCE = re.compile(

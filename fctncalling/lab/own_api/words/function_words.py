@@ -112,20 +112,26 @@ class FunctionWords:
         apart = {_without_id(name) for name in needed if f"{{{name}}}" not in self.path}
         for each in dict.fromkeys((sentence, operation_of_path(self.method, self.path))):
             found = read_operation(each, self.method, self.path, parameters, known, apart)
-            if found and (self.method or self._is_named(found)):
+            if found and self._is_sound(found):
                 return found
         return None
 
-    def _is_named(self, operation: SpokenOperation) -> bool:
-        """Return whether its name has the verb and the noun of an operation.
+    def _is_sound(self, operation: SpokenOperation) -> bool:
+        """Return whether an operation was read right: its name, or its values, have its thing.
 
         A sentence of prose may say anything: "Have a courier fetch your parcels".
         """
-        words = spoken_name(self.doc.name).split()
+        words = spoken_name(f"{self.doc.name} {self.path}").split()
+        nouns = {*words, *map(singular, words)}
+        if self.method:
+            told = self.sentence.partition(" ")[2]
+            phrase = " ".join((operation.thing, *operation.owners, *operation.places, told))
+            said = {singular(each) for each in phrase.lower().split()}
+            is_placed = operation.own is not None or operation.determiner == "my"
+            return is_placed or "{" in phrase or operation.sort == "search" or bool(said & nouns)
         verbs = {words[0], operation.verb.split(" ")[0]}
         same = (verbs <= {*row.split()} for row in word_table("operations")["verbs"].values())
-        is_noun = operation.head.split(" ")[-1] in {*words, *map(singular, words)}
-        return is_noun and (len(verbs) == 1 or any(same))
+        return operation.head.split(" ")[-1] in nouns and (len(verbs) == 1 or any(same))
 
     def is_placed(self, name: str) -> bool:
         """Return whether a parameter is in the path, or identifies the thing."""

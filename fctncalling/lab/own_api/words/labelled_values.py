@@ -229,7 +229,7 @@ def _alone(value: LabelledValue, sort: str, mood: str, rng: Random) -> SaidValue
         said = (f"called {text}", f"named {text}", f"with the {label} {text}")
         return SaidValue(rng.choice(said), False)
     if label in _QUERIES:
-        return SaidValue(rng.choice((f"with {text} in it", f"matching {text}")), False)
+        return SaidValue(f"matching {text}", False)
     if kind == "identifier" and sort in ("look", "search"):
         return SaidValue(f"for the {label} {text}", False)
     if rng.random() < 0.25 and kind not in _NUMBERS:

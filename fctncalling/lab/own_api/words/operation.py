@@ -90,6 +90,7 @@ class NounBinding:
         """Return (many, determiner, words) of the thing."""
         low = [each.lower() for each in words]
         kept = without_fill(words, FILL | {"new", "additional"}) or content(words)
+        kept = kept[:-1] if kept[1:] and kept[-1] in ("resource", "object", "record") else kept
         head = kept[-1].lower() if kept else ""
         many = is_plural(head) and head not in MASS
         several = bool({"all", "multiple", "several"} & set(low))
@@ -388,6 +389,8 @@ def read_operation(
     owners = binding.owners()
     if verb in ADDING:
         owners, places = (), owners + places
+    if own and sort == "search":
+        sort = "other" if verb == "query" else "look"
     return SpokenOperation(verb, sort, said, determiner, many, own, owners, places, binding.nouns)
 
 
