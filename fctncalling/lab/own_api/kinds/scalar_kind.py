@@ -151,6 +151,8 @@ def _number(kind: ScalarKind, rng: random.Random) -> int | float:
         return rng.randint(first, near if rng.random() < 0.6 else last) if first < last else first
     step = 0.05 if high - low < 2 else 1.0 if kind.topic == "count" else rng.choice((0.5, 1.0))
     first, last = int(-(-low // step)), int(high // step)
+    if first >= last:
+        return float(low)
     near = min(last, first + 60) if rng.random() < 0.7 else last
     return round(step * rng.randint(first or (1 if last else 0), max(first, near)), 2)
 

@@ -22,7 +22,12 @@ _NP = re.compile(rf"\b(?:(?:{_DETERMINERS})\s+)+((?:[a-z'-]+\s+){{0,2}}?)([a-z'-
 _MARKUP = re.compile(r"```.*?(?:```|\Z)|<[^<>]{1,200}>|^\s*[|#].*$", re.DOTALL | re.MULTILINE)
 ASIDE = re.compile(r", | that (?:was|is|are|were|has|have) | by (?:their|its|his|words)\b")
 """Where a sentence goes on to explain what nobody would ask for."""
-_STATEMENT = re.compile(r"[^.!:;]*(?:\?|\b(?:is|are|was|has|had|will|may|must|wants|goes)\b)")
+_STATEMENT = re.compile(
+    r"[^.!:;]*\?|[a-z-]+(?:,|ing) |"
+    r"(?:an? )?[a-z]+ (?:is|are|was|has|had|will|may|must|can|wants|goes|stops)\b",
+    re.IGNORECASE,
+)
+"""Description that tells of something, so that the name has to say what to do."""
 
 
 def imperative(description: str, name: str) -> str:
@@ -38,10 +43,11 @@ def imperative(description: str, name: str) -> str:
     first, _, rest = sentence.partition(" ")
     if re.match(r"(?:how|what|where|when|which|who|whose|whether)\b", sentence, re.I):
         return f"tell me {_lower(sentence)}"
+    if _STATEMENT.match(description.strip()):
+        return _of_name(name, first.lower() if spaced_words(name) in known_verbs() else "")
     opens = re.match(r"(?:an?|the|current|all|list of|information|details)\b", sentence, re.I)
     if opens or not _is_verb(first, rest):
-        is_told = _STATEMENT.match(description.strip()) or re.match(r"[\w-]+(?:,|ing) ", sentence)
-        return _of_name(name, "" if is_told else _lower(sentence))
+        return _of_name(name, _lower(sentence))
     if not re.match(r"[a-z-]+$", first.lower()):
         return sentence
     if base_verb(first) != first.lower():  # "Calls it off and tells everybody"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -207,36 +207,26 @@ class FunctionWords:
         """The parameter that identifies the thing acted on; None if there is none."""
         if self.operation and self.operation.own:
             return self.operation.own
-        needed = [name for name, kind in self.kinds.items() if kind.required]
+        needed = {name: kind for name, kind in self.kinds.items() if kind.required}
+        placed = {n: k for n, k in needed.items() if not _PLACED.search(spaced_words(n))}
+        noun = self.noun_of_sentence.split(" ")[-1]
+        numbered = {
+            n: k for n, k in placed.items() if k.kind == "identifier" or k.topic == "proper"
+        }
         for group in (
-            [each for each in needed if self._names_thing(each)],
-            [each for each in needed if self._is_listed_thing(each, needed)],
-            [each for each in needed if self.kinds[each].kind == "person_name"],
-            [each for each in needed if self._describes_thing(each)],
+            [n for n, kind in numbered.items() if kind.topic != "postcode"],
+            # zones of a garden, for example
+            [n for n, k in placed.items() if k.kind == "enum" and self._may_list(n, noun, needed)],
+            [n for n, kind in needed.items() if kind.kind == "person_name"],
+            [n for n, kind in placed.items() if kind.kind in ("place", "free_text")],
         ):
-            if group:
-                return min(group, key=self._place)
+            named = [name for name in group if self.kinds[name].topic not in _NO_THING]
+            if named:
+                return min(named, key=self._place)
         return None
 
-    def _names_thing(self, name: str) -> bool:
-        kind = self.kinds[name]
-        if _PLACED.search(spaced_words(name)) or kind.topic == "postcode":
-            return False
-        return kind.kind == "identifier" or (kind.kind == "free_text" and kind.topic == "proper")
-
-    def _is_listed_thing(self, name: str, needed: list[str]) -> bool:
-        """Return whether a listed value says which thing: zones of a garden, for example."""
-        if self.kinds[name].kind != "enum" or _PLACED.search(spaced_words(name)):
-            return False
-        noun = self.noun_of_sentence.split(" ")[-1]
-        of_verb = noun in self.nouns(name) or noun in ("something", "anything", "things", "one")
-        return of_verb or needed == [name]
-
-    def _describes_thing(self, name: str) -> bool:
-        kind = self.kinds[name]
-        if kind.kind == "place" and not _PLACED.search(spaced_words(name)):
-            return True
-        return kind.kind == "free_text" and kind.topic not in _NO_THING
+    def _may_list(self, name: str, noun: str, needed: Collection[str]) -> bool:
+        return noun in (*self.nouns(name), "something", "one") or len(needed) == 1
 
     def _place(self, name: str) -> int:
         """Return the position of a parameter's first mention in the sentence."""

@@ -107,12 +107,16 @@ def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
     shouted = kind.evidence != "x-kind" and re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", text)
     if re.search(r"\w[.:/]\w|[\[\]{}\d]", text) or not (shouted or re.search(r"[a-z]", text)):
         return [text]  # codes are said as they are
+    if re.match(r"-[a-z]", text) and text[1:] in kind.values:
+        return [f"{spaced_words(text)} in descending order"]
     plain = text if " " in text else text.replace("_", " ").replace("-", " ")
     plain = plain.lower() if shouted else plain
+    taken = {each for other in kind.values if other != value for each in _all_words(str(other))}
+    if plain.lower() in taken:
+        return [text]  # only its letters tell it from another
     words = value_row(text).get("words", ())
     if len(plain) < 5 and words and words[0].startswith(plain):
         return [*words]  # "ascending" for asc
-    taken = {each for other in kind.values if other != value for each in _all_words(str(other))}
     about = kind.description.lower()  # no "ordinary service" of a notification
     fitting = [each for each in words if each.lower() not in taken]
     fitting = [e for e in fitting if not e.startswith("the ") or e.split(" ")[-1] in about]
@@ -132,7 +136,7 @@ def value_row(value: str) -> dict[str, tuple[str, ...]]:
 @cache
 def _all_words(value: str) -> frozenset[str]:
     words = (each.lower() for each in value_row(value).get("words", ()))
-    return frozenset((*words, value.lower().replace("_", " ")))
+    return frozenset((*words, re.sub("[_-]", " ", value.lower())))
 
 
 _UNITS = {
