@@ -116,37 +116,21 @@ def first_sentence(description: str) -> str:
 
 _MORE_VERBS = frozenset(
     """
-    accept acknowledge activate add admit adopt advance allocate allow answer append apply
-    appoint approve archive arrange ask assign associate attach attest authenticate authorise
-    authorize await award backfill ban begin bill bind block book boost borrow bring build buy
-    calculate call cancel capture change charge check choose claim clean clear clone close
-    collect combine commit compare complete compute configure confirm connect consume convert
-    copy correct count create credit crop cut deactivate decide declare decline decode decrypt
-    define delete deliver demote deny deploy deposit describe detach detect disable disassociate
-    disconnect dismiss dispatch display divide download drop duplicate edit embed empty enable
-    encode encrypt end enlist enqueue enrol enroll enter escalate establish estimate evaluate
-    exchange exclude execute expand expire export extend extract fetch file fill filter finalise
-    finalize find finish fix flag flush follow force forward freeze generate get give grant hand
-    hash have hide highlight hire hold impersonate import include increment index inform
-    initialize initiate insert inspect install instantiate invalidate invite invoke issue join
-    keep kick label launch lease leave lend let lift like link list load locate lock log login
-    logout look lower make map mark match measure merge migrate moderate modify move mutate mute
-    name note notify obtain offer open order override overwrite pack park patch pause pay
-    perform pick pin ping place plan poll post prepare preview print process produce promote
-    propose provide provision publish purchase purge push put query raise rank rate reactivate
-    read reassign rebook rebuild recalculate receive recommend record recreate redeem redeliver
-    redirect refresh refund refuse regenerate register reject release remap remind remove rename
-    render renew rent reopen reorder repair repeat replace replay reply report reprocess request
-    reschedule resend reserve reset resize resolve respond restart restore resubmit resubscribe
-    resume retrieve retry return revert review revise revoke roll rotate run sample save say
-    scan schedule score seal search see seek select sell send separate serve set settle share
-    shift ship show shut sign simulate skip snooze solve sort spawn specify split star start
-    stop store stream submit subscribe summarise summarize suspend swap switch sync synchronize
-    tag take tell terminate test toggle tokenize top track transcribe transfer transform
-    transition translate trash trigger turn unarchive unassign unban unblock undelete undo
-    unfollow unfreeze unhide uninstall unlike unlink unlock unmap unmute unpin unpublish unset
-    unshare unstar unsubscribe untag unwatch update upgrade upload upsert use validate verify
-    view visit void vote wait waive warn watch water weigh whitelist wipe withdraw work write
+    admit adopt advance allocate append appoint associate attach attest authenticate authorise
+    authorize await award backfill ban begin bind boost borrow build capture commit configure
+    consume crop decide declare decode decrypt demote deny deposit detect disassociate embed empty
+    enable encode encrypt enlist enqueue enroll evaluate exclude execute expire extract filter
+    finalise finalize flush force hash hide highlight impersonate increment index initialize
+    initiate inspect instantiate invalidate invoke kick launch lift like login logout lower map
+    match measure migrate moderate mutate mute name offer override overwrite pack park perform
+    poll preview process produce promote provide provision purchase reactivate reassign rebuild
+    recalculate recreate redeliver refresh regenerate remap render reorder repair repeat replay
+    reprocess resend resolve resubmit resubscribe retry review revise revoke rotate sample scan
+    seal seek select sell separate serve simulate snooze solve spawn specify submit summarise
+    summarize sync synchronize test toggle tokenize transcribe transform transition trash trigger
+    unarchive unassign unban undelete unfollow unfreeze unhide uninstall unlike unmap unmute unpin
+    unpublish unset unshare unstar unsubscribe untag unwatch upsert validate verify visit wait
+    watch whitelist wipe
     """.split()
 )
 PARTICLES = frozenset("up out back off in on down away over".split())
@@ -173,7 +157,8 @@ def known_verbs() -> frozenset[str]:
     phrases = [
         each for row in word_table("acts").values() for each in split_phrases(row.get("do", ""))
     ]
-    return _MORE_VERBS | {phrase.split(" ")[0] for phrase in phrases} - _NO_VERBS
+    listed = " ".join(word_table("operations")["verbs"].values()).split()
+    return _MORE_VERBS | {*listed} | {phrase.split(" ")[0] for phrase in phrases} - _NO_VERBS
 
 
 _NO_VERBS = frozenset(
