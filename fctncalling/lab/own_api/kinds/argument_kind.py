@@ -130,6 +130,8 @@ class ArgumentKind(ScalarKind):
     def accepted_unsaid(self) -> list[Any]:
         """Return the accepted values of a parameter that a request does not mention."""
         usual = self.usual_value
+        if isinstance(usual, dict):  # whose keys have lists of values in a truth
+            usual = {key: [each] for key, each in usual.items()}
         return [""] if usual is MISSING or usual is None else ["", usual]
 
     def spellings(self, value: Any) -> list[Any]:
