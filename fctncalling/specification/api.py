@@ -76,9 +76,6 @@ class OwnApi:
     """By function: the `name` and `parameters` of its specification (each a `name`, and `in` where
     it stands in a request), and how an operation is sent (see `sender`)."""
 
-    shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names in the document's examples, by the noun of what they name."""
-
     not_chosen: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Parameters of each function that the whole API has and a chosen part lacks."""
 

@@ -251,20 +251,14 @@ def words_of(name: str, properties: dict[str, Any], about: str) -> FunctionWords
     return FunctionWords(doc, {parameter: kind for (_, parameter), kind in kinds.items()})
 
 
-def test_two_ends_are_said_together_and_a_month_by_its_name() -> None:
-    day = {"type": "string", "description": "Day as YYYY-MM-DD."}
+def test_two_ends_are_said_together() -> None:
     clock = {"type": "string", "description": "HH:MM, 24 hours."}
-    given = {"day_from": day, "day_to": day, "start": clock, "end": clock}
-    words = words_of("list_shifts", given, "List the shifts.")
-    days, times = ordered_parameter_pairs(words)
-    march = {"day_from": "2027-03-01", "day_to": "2027-03-31"}
-    assert all("March 2027" in said_span(words, days, march, Random(n)).text for n in range(9))
-    part = {"day_from": "2027-03-01", "day_to": "2027-03-30"}
-    assert not any(said_span(words, days, part, Random(n)).text.startswith("in") for n in range(9))
+    words = words_of("list_shifts", {"start": clock, "end": clock}, "List the shifts.")
+    [times] = ordered_parameter_pairs(words)
     hours = {"start": "09:00", "end": "10:30"}
     texts = [said_span(words, times, hours, Random(n)).text for n in range(80)]
     assert any(
-        re.search(r"nine (?:to|until|till|and) half past \w+ in the morning", t) for t in texts
+        re.search(r"nine\b.* (?:to|until|till|and) half past \w+ in the morning", t) for t in texts
     )
 
 
@@ -278,7 +272,7 @@ def test_a_listed_value_is_no_noun_of_a_thing() -> None:
 
 
 def test_phrases_of_acts_have_known_slots() -> None:
-    known = {"{x}", "{n}", "{ns}", "{a}", "{o}", "{ao}", "{who}", "{what}", "{much}"}
+    known = {"{x}", "{n}", "{ns}", "{a}", "{who}"}
     for act in act_table():
         for phrase in (p for phrases in act.phrases.values() for p in phrases):
             assert set(re.findall(r"\{\w+\}", phrase)) <= known, phrase

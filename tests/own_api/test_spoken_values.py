@@ -169,7 +169,7 @@ def test_a_text_that_is_drawn_is_one_that_its_schema_takes(
         checker = jsonschema.FormatChecker(["date", "ipv4"])
         value = kind.draw(Random(seed))
         jsonschema.validate(value, checked, format_checker=checker)
-        assert kind.takes(value)
+        assert kind.takes_single(value)
 
 
 @given(st.integers(-500, 500), st.integers(0, 500), st.integers(0, 10_000), st.booleans())

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.lab.own_api.kinds.free_texts import shown_names
 from fctncalling.specification.api import CollectedFunctions, OwnApi, SpecificationError, shown
 from fctncalling.specification.document import ReferenceResolver
 from fctncalling.specification.schema import MAX_EXAMPLES, SchemaReader, as_list, text_list, text_of
@@ -187,7 +186,7 @@ def api_of_openapi_document(
     title = document.get("info", {}).get("title") if isinstance(document.get("info"), dict) else ""
     collected.notes.extend(reader.notes)
     name = text_of(title) or (path.stem if path else spec)
-    return collected.api(name, shown=shown_names(document))
+    return collected.api(name)
 
 
 def _name_of(method: str, path: str) -> str:

@@ -124,21 +124,18 @@ class Coverage:
 
     def _examples(self) -> Iterator[str]:
         """Yield a few requests of each function with their calls, and of those to be declined."""
-        alone, together = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+        asked = defaultdict[str, list[int]](list)
         for number, line in enumerate(self._lines):
-            functions = line["provenance"]["functions"]
-            for name in {*functions} or {""}:
-                (together if len(functions) > 1 else alone)[name].append(number)
-        names = [name for name in self._api.words if alone[name] or together[name]]
-        shown = {
-            name: [*alone[name][:2], *together[name][:1], *alone[name][2:], *together[name][1:]]
-            for name in (*names[:MOST_SHOWN], *([""] if alone[""] else []))
-        }
-        texts = self._texts({n for numbers in shown.values() for n in numbers[:EXAMPLES]})
+            for name in {*line["provenance"]["functions"]} or {""}:
+                asked[name].append(number)
+        names = [name for name in self._api.words if asked[name]]
+        last = [""] if asked[""] else []
+        shown = {name: asked[name][:EXAMPLES] for name in (*names[:MOST_SHOWN], *last)}
+        texts = self._texts({number for numbers in shown.values() for number in numbers})
         more = len(names) - MOST_SHOWN
         for name, numbers in shown.items():
             yield f"**{name or 'to be declined'}**\n"
-            yield "\n".join([*(texts[number] for number in numbers[:EXAMPLES]), ""])
+            yield "\n".join([*(texts[number] for number in numbers), ""])
         if more > 0:
             yield f"… {more} more functions\n"
 

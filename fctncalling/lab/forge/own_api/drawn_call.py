@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import re
 import unicodedata
@@ -14,7 +13,7 @@ from typing import Any
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.offers import FunctionOffers
-from fctncalling.lab.own_api.english import singular, spaced_words
+from fctncalling.lab.own_api.english import spaced_words
 from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import MOST_NAMED, is_same_value
@@ -30,7 +29,7 @@ from fctncalling.lab.own_api.words.frames import (
     with_own_frames,
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.labelled_values import can_be_said, repeats_thing
+from fctncalling.lab.own_api.words.labelled_values import can_be_said
 from fctncalling.lab.own_api.words.request_fit import RequestFit
 from fctncalling.specification.api import OwnApi
 
@@ -192,7 +191,6 @@ _OPTIONAL_SHARE = 0.5  # what is said of options teaches most: models leave them
 _FLAG_SHARE = 0.35
 PAGING_SHARE = 0.08  # of requests for a list, that say which part of it
 _MOST_OPTIONAL = 3
-_WHOLE_MONTH_SHARE = 0.3  # of two days of which one is before the other
 _BARE_SHARE = 0.1  # of calls without demanded values that have no value at all
 _OWN_PHRASE_SHARE = 0.25  # of a function's tasks that each phrase of the user's gets
 _OWN_PHRASES_SHARE = 0.75  # and all of them together
@@ -253,12 +251,12 @@ def draw_call(
             arguments[name] = (
                 known[name] if name in known else draw_value(api, words.kinds[name], rng)
             )
-    _keep_conditions(api, words, arguments, rng)
     if words.method:
         _keep_to_sayable(words, arguments)
-    _put_in_order(words, arguments)
-    _make_whole_month(api, words, arguments, rng)
-    _match_mail(arguments, words)
+    for first, last in ordered_parameter_pairs(words):  # no end before its start
+        if first in arguments and last in arguments and arguments[first] > arguments[last]:
+            arguments[first], arguments[last] = arguments[last], arguments[first]
+    _match_mail(words, arguments)
     require_apart(words, arguments)
     return DrawnCall(words, arguments)
 
@@ -294,20 +292,16 @@ def _share(words: FunctionWords, name: str) -> float:
 
 _PAGES = re.compile(
     r"page|(?:page|start) (?:number|size|no|index|limit)|(?:results |items )?per page|offset|skip|"
-    r"limit|max (?:results|items)"
+    r"limit|max (?:results|items)|top|rows|take|count|start"
 )
-_PAGES_IF_TOLD = re.compile(r"count|size|first|top|rows|start|n|take")
-_OF_PAGES = re.compile(r"\b(?:pages?|pagination|results?|records?|items|rows) ", re.IGNORECASE)
 
 
 @cache
 def is_paging(words: FunctionWords, name: str) -> bool:
     """Return whether an option says which part of a list an HTTP answer has: few people say it."""
-    kind, spoken = words.kinds[name], spaced_words(name)
-    if not words.method or kind.required or kind.kind not in ("integer", "number"):
-        return False
-    is_told = _PAGES_IF_TOLD.fullmatch(spoken) and _OF_PAGES.search(f"{kind.description} ")
-    return bool(_PAGES.fullmatch(spoken) or is_told)
+    kind = words.kinds[name]
+    is_number = not kind.required and kind.kind in ("integer", "number")
+    return bool(words.method and is_number and _PAGES.fullmatch(spaced_words(name)))
 
 
 def optional_shares(words: FunctionWords) -> dict[str, float]:
@@ -352,7 +346,7 @@ def _keep_to_sayable(words: FunctionWords, arguments: dict[str, Any]) -> None:
             if words.kinds[name].required:
                 raise NoTaskDrawn("its nested values have no words")
             del arguments[name]
-    primary, own = words.primary, words.operation
+    own = words.operation
     optional = {name for name, kind in words.kinds.items() if not kind.required}
     for name, value in [*arguments.items()]:
         kind = words.kinds[name]
@@ -364,8 +358,6 @@ def _keep_to_sayable(words: FunctionWords, arguments: dict[str, Any]) -> None:
             raise NoTaskDrawn("names a form that is not said")
         if value is False and not kind.required and kind.default is MISSING:
             arguments[name] = True  # nobody asks for what is so in any case
-        elif primary and repeats_thing(words, value):
-            arguments[name][primary] = arguments[primary]
     for name in [*arguments]:
         if not words.kinds[name].required and _is_excluded(words, name, arguments):
             del arguments[name]
@@ -379,93 +371,23 @@ def _keep_to_sayable(words: FunctionWords, arguments: dict[str, Any]) -> None:
 
 
 def _is_excluded(words: FunctionWords, name: str, arguments: Mapping[str, Any]) -> bool:
-    """Return whether another value leaves no room for an option: by its document, or by sense."""
-    topic = words.kinds[name].topic
-    others = [words.kinds[other] for other in arguments if other != name]
-    if topic == "time_zone":
-        return any(re.search(r"\dT\d|\d:\d", str(each)) for each in arguments.values())
-    if topic.startswith(("country", "state")):
-        return any(each.topic in ("coordinates", "latitude") for each in others)
-    for other in arguments:
-        for one, two in ((name, other), (other, name)):
-            about = words.kinds[one].description
-            if (
-                other != name
-                and re.search(rf"\b{re.escape(two)}\b", about)
-                and _EXCLUDES.search(about)
-            ):
-                return True
-    return False
+    """Return whether another value leaves no room for an option, by the document of either."""
+    pairs = [(name, each) for each in arguments if each != name]
+    return any(
+        re.search(rf"\b{re.escape(two)}\b", words.kinds[one].description)
+        and _EXCLUDES.search(words.kinds[one].description)
+        for pair in pairs
+        for one, two in (pair, pair[::-1])
+    )
 
 
-def _keep_conditions(
-    api: AskableApi, words: FunctionWords, arguments: dict[str, Any], rng: Random
-) -> None:
-    """Leave out values that only belong to another value: "Address for the channel email"."""
-    for name, kind in words.kinds.items():
-        if kind.required or (found := _condition(words, name)) is None:
-            continue
-        other, value = found
-        drawn = arguments.get(other)
-        holds = value in drawn if isinstance(drawn, list) else drawn == value
-        if not holds:
-            arguments.pop(name, None)
-        elif name not in arguments and kind.can_be_asked and rng.random() < 0.6:
-            arguments[name] = draw_value(api, kind, rng)
-
-
-@cache
-def _condition(words: FunctionWords, name: str) -> tuple[str, Any] | None:
-    about = words.kinds[name].description.lower()
-    for other, kind in words.kinds.items():
-        values = kind.item.values if kind.item is not None else kind.values
-        noun = singular(spaced_words(other))
-        if other == name or not re.search(rf"\b{re.escape(noun)}\b", about):
-            continue
-        for value in values:
-            if re.search(rf"\b{re.escape(noun)} (?:is )?{re.escape(str(value).lower())}\b", about):
-                return other, value
-    return None
-
-
-def _put_in_order(words: FunctionWords, arguments: dict[str, Any]) -> None:
-    """Exchange values that are the wrong way round: an end before its start."""
-    for name, other in ordered_parameter_pairs(words):
-        if name not in arguments or other not in arguments:
-            continue
-        first, second = arguments[name], arguments[other]
-        if first == second:
-            raise NoTaskDrawn("no time passes")
-        if first > second:
-            arguments[name] = second
-            arguments[other] = first
-
-
-def _make_whole_month(
-    api: AskableApi, words: FunctionWords, arguments: dict[str, Any], rng: Random
-) -> None:
-    """Let two days now and then be the first and the last of a month."""
-    for name, other in ordered_parameter_pairs(words):
-        kind = words.kinds[name]
-        if kind.kind != "date" or not (name in arguments and other in arguments):
-            continue
-        first = datetime.date(2026 + rng.randrange(3), rng.randint(1, 12), 1)
-        last = (first + datetime.timedelta(days=31)).replace(day=1) - datetime.timedelta(days=1)
-        ends = [day.strftime(kind.format) for day in (first, last)]
-        of_part = all(is_held_out(end) is api.held_out for end in ends)
-        if of_part and rng.random() < _WHOLE_MONTH_SHARE:
-            arguments[name], arguments[other] = ends
-
-
-def _match_mail(arguments: dict[str, Any], words: FunctionWords) -> None:
+def _match_mail(words: FunctionWords, arguments: dict[str, Any]) -> None:
     """Give an e-mail address the name of the person it belongs to."""
-    person = next((n for n in arguments if words.kinds[n].kind == "person_name"), None)
-    mail = next((n for n in arguments if words.kinds[n].kind == "email"), None)
-    if person is None or mail is None or not str(arguments[mail]).endswith(".example"):
-        return
-    name = unicodedata.normalize("NFKD", str(arguments[person]).lower())
-    plain = re.sub(r"[^a-z .]", "", name).replace(" ", ".")
-    if plain:
+    named = {words.kinds[name].kind: name for name in arguments}
+    person, mail = named.get("person_name"), named.get("email")
+    if person and mail and str(arguments[mail]).endswith(".example"):
+        plain = unicodedata.normalize("NFKD", str(arguments[person]).lower())
+        plain = re.sub(r"[^a-z .]", "", plain).replace(" ", ".")
         arguments[mail] = f"{plain}@{str(arguments[mail]).partition('@')[2]}"
 
 
@@ -499,10 +421,8 @@ def draw_frame(
         return rng.choice(own)
     from_doc = [frame for frame in fitting if frame.source == "doc"]
     of_acts = [frame for frame in fitting if frame.source.startswith("act")]
-    words = api.words[call.function]
-    share = _ACT_SHARE if words.operation else 1 - _DOC_SHARE
+    share = _ACT_SHARE if api.words[call.function].operation else 1 - _DOC_SHARE
     share = share if api.is_small else _ACT_SHARE_OF_MANY
-    share = 0.0 if words.method else share  # whose sentences are plain
     if of_acts and (not from_doc or rng.random() < share):
         return _by_mood(of_acts, rng)
     return _by_mood(from_doc or fitting, rng)
@@ -510,9 +430,7 @@ def draw_frame(
 
 def _by_mood(frames: list[RequestFrame], rng: Random) -> RequestFrame:
     """Return a frame, statements and questions as often as orders though there are fewer."""
-    moods = [mood for mood in ("do", "do", "want", "say", "say", "ask") if _of(frames, mood)]
-    return rng.choice(_of(frames, rng.choice(moods)))
-
-
-def _of(frames: list[RequestFrame], mood: str) -> list[RequestFrame]:
-    return [frame for frame in frames if frame.mood == mood]
+    there = {frame.mood for frame in frames}
+    moods = [mood for mood in ("do", "do", "want", "say", "say", "ask") if mood in there]
+    mood = rng.choice(moods)
+    return rng.choice([frame for frame in frames if frame.mood == mood])

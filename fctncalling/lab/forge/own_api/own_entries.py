@@ -34,7 +34,6 @@ from fctncalling.lab.forge.own_api.offers import OfferedFunctions
 from fctncalling.lab.forge.own_api.own_multi_turn import multi_turn_draft, multi_turn_fault
 from fctncalling.lab.forge.own_api.own_single_turn import (
     functions_weighted_by_askable_values,
-    may_serve,
     missing_value_draft,
     out_of_scope_draft,
     several_calls_draft,
@@ -144,9 +143,6 @@ def _fault(api: AskableApi, entry: dict[str, Any], draft: RequestDraft) -> str |
     if draft.left_out:
         own = draft.frames[0].function
         scores = api.fit.scores(draft.question, (), [own, *offered])
-        every = (api.whole or api).words
-        if any(may_serve(every[name], every[own], draft.question) for name in offered):
-            return OTHER_MIGHT_DO
         if any(scores[name] > MOST_ALIKE * scores[own] for name in offered):
             return OTHER_MIGHT_DO
     if not called or all(_tells_alone(api, frame, others) for frame in draft.frames):

@@ -180,12 +180,7 @@ def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
         frame = draw_frame(talk.api, call, rng)
         if looked_up not in frame.parameters:
             continue
-        said = (
-            name
-            if rng.random() < 0.8 or talk.api.words[finder].kinds[parameter].kind == "person_name"
-            else f'"{name}"'
-        )
-        frame = replace(frame, text=frame.text.replace(f"{{{looked_up}}}", said))
+        frame = replace(frame, text=frame.text.replace(f"{{{looked_up}}}", name))
         rest = {key: value for key, value in call.arguments.items() if key != looked_up}
         turn = _turn(talk, call, frame, rest)
         return [turn._replace(calls=(look_up, call), frames=(frame, frame))]
@@ -213,31 +208,6 @@ def _refused_then_otherwise(talk: StatefulConversation, function: str) -> list[R
     text = talk.rng.choice(register_table_phrases("frame")["instead"]).replace("{o}", other)
     text = text[:1].upper() + text[1:]
     return [_turn(talk, first, frame, first.arguments), RequestTurn(text, (second,), (frame,))]
-
-
-def _refused_then_mended(talk: StatefulConversation, function: str) -> list[RequestTurn]:
-    """Return a request that is refused, another that clears the way, and the first one again."""
-    api, rng = talk.api, talk.rng
-    call = _refused(talk, function)
-    concerned = _text_of(call) + talk.results(call)[0]
-    for _ in range(2 * _TRIES):
-        other = rng.choice(api.names)
-        given = {
-            name: rng.choice(found)
-            for name, kind in api.words[other].kinds.items()
-            if kind.required and (found := _things(name, kind, concerned))
-        }
-        mending = talk.drawn(other, given)
-        if other == function or any(map(_is_refused, talk.results(mending, call))):
-            continue
-        frames = [draw_frame(api, each, rng) for each in (call, mending)]
-        again = rng.choice(register_table_phrases("frame")["again"])
-        return [
-            _turn(talk, call, frames[0], call.arguments),
-            _turn(talk, mending, frames[1], mending.arguments),
-            RequestTurn(again[:1].upper() + again[1:], (call,), (frames[0],)),
-        ]
-    raise NoTaskDrawn("nothing clears the way")
 
 
 def _alternatives(
@@ -283,7 +253,7 @@ def _refused(talk: StatefulConversation, function: str) -> DrawnCall:
 
 _FORMS: tuple[Callable[[StatefulConversation, str], list[RequestTurn]], ...] = (
     *(_plain, _plain, _plain, _looked_up, _looked_up),
-    *(_second_choice, _refused_then_otherwise, _refused_then_mended),
+    *(_second_choice, _refused_then_otherwise),
 )
 
 
@@ -343,11 +313,9 @@ def _wrong_calls(api: AskableApi, call: DrawnCall) -> Iterator[DrawnCall]:
     for name, value in call.arguments.items():
         others = (api.words[call.function].kinds[name].draw(rng) for _ in range(_TRIES))
         right = [value, *call.truth.get(name, ())]
-        if (
-            other := next((o for o in others if not any(is_same_value(o, r) for r in right)), None)
-        ) is None:
-            continue
-        yield replace(call, arguments={**call.arguments, name: other})
+        wrong = (other for other in others if not any(is_same_value(other, r) for r in right))
+        for other in islice(wrong, 1):
+            yield replace(call, arguments={**call.arguments, name: other})
 
 
 def class_name_and_tools(api: AskableApi) -> tuple[str, dict[str, str]]:

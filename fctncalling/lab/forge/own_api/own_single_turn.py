@@ -12,21 +12,18 @@ from typing import Any, NamedTuple
 from fctncalling.checkers.clarify import is_mentioned
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.drawn_call import (
-    OTHER_MIGHT_DO,
     AskableApi,
     DrawnCall,
     RequestDraft,
     draw_call,
     draw_frame,
-    require_apart,
 )
 from fctncalling.lab.own_api.english import enumerated, plural, spaced_words, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import spoken_value_with_noun
 from fctncalling.lab.own_api.words.frames import Act, RequestFrame, act_families, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.labelled_values import repeats_thing, said_values
-from fctncalling.lab.own_api.words.request_fit import stems
+from fctncalling.lab.own_api.words.labelled_values import said_values
 from fctncalling.lab.own_api.words.request_text import (
     REGISTERS,
     SaidCall,
@@ -46,7 +43,6 @@ from fctncalling.lab.own_api.words.vocabulary import (
 
 _NEVER = r"(?!)"
 LEFT_OUT_SHARE = 0.3  # of requests to decline, where an API has more functions than a task offers
-_TOO_WIDE = frozenset({"look", "change", "tell"})  # families that a near miss may be served by
 
 
 class OutOfScopeRequests(NamedTuple):
@@ -115,7 +111,7 @@ def _unserved(api: AskableApi) -> dict[str, list[OutOfScopeRequests]]:
 
 def _about_own_thing(api: AskableApi, rng: Random, part: str) -> RequestDraft:
     """Return a request about one of the API's things that no function of its serves."""
-    words = _with_thing(api, rng)
+    words = rng.choice(_things(api))
     request = rng.choice(rng.choice(_rows_unserved(api, part)).requests)
     mood = _mood_of(request)
     text = _said_of_thing(api, words, request, mood, rng)
@@ -133,45 +129,29 @@ def _other_act(api: AskableApi, rng: Random) -> RequestDraft:
 
     What is done belongs to no function that takes such a thing, nor to a family of one that does.
     """
-    words = _with_thing(api, rng)
-    primary = words.primary
-    assert primary is not None
-    shape = _shape(words, primary)
-    served = {family for name in _taking(api)[shape] for family in act_families(api.acts[name])}
-    served |= {"look"} if _looks(api) else set()
+    words = rng.choice(_things(api))
+    assert words.primary is not None
+    alike = _taking(api)[_shape(words, words.primary)]
+    served = {family for name in alike for family in act_families(api.acts[name])}
     served |= {"pay"} if "claim" in served else set()  # money back is asked for by a claim
-    served |= _TOO_WIDE
-    others = [act for act in _foreign_acts(api) if _fits(act, words) and act.family not in served]
+    others = [act for act in _foreign_acts(api) if act.family not in served]
     if not others:
         raise NoTaskDrawn("every act might be served")
     act = rng.choice(others)
     mood = rng.choice([mood for mood in act.phrases if _usable(act, mood)])
-    phrase = rng.choice(_usable(act, mood))
-    if _looks(api) and _HAD.search(phrase):
-        raise NoTaskDrawn(OTHER_MIGHT_DO)  # what can be had can be copied and kept
-    text = _said_of_thing(api, words, phrase, mood, rng)
+    text = _said_of_thing(api, words, rng.choice(_usable(act, mood)), mood, rng)
     return RequestDraft(text, [], source=f"not {act.name}", about=words.doc.name)
 
 
 @cache
 def _foreign_acts(api: AskableApi) -> list[Act]:
-    """Return the acts that no function of an API is."""
+    """Return the acts on one thing that no function of an API is."""
     own = {act.name for each in api.acts.values() for act in each}
-    return [act for act in act_table() if act.name not in own]
+    acts = [act for act in act_table() if act.family in _OF_THINGS and act.name not in own]
+    return [act for act in acts if any(_usable(act, mood) for mood in act.phrases)]
 
 
-@cache
-def _looks(api: AskableApi) -> bool:
-    return any(words.verb in _LOOKS for words in api.words.values())
-
-
-_LOOKS = frozenset("get show list find search tell look check".split())
-_HAD = re.compile(r"\b(?:cop(?:y|ies)|back(?:ed)? up|backup|save|download|keep)\b")
 _OF_THINGS = frozenset({"end", "make", "send", "give", "start", "pay", "approve", "extend"})
-
-
-def _fits(act: Act, words: FunctionWords) -> bool:
-    return act.family in _OF_THINGS and any(_usable(act, mood) for mood in act.phrases)
 
 
 def _usable(act: Act, mood: str) -> list[str]:
@@ -183,17 +163,14 @@ def _shape(words: FunctionWords, parameter: str) -> str:
     return f"{kind.kind} {kind.pattern or kind.format or kind.examples[:1] or kind.topic}"
 
 
-def _with_thing(api: AskableApi, rng: Random) -> FunctionWords:
-    if not (things := _things(api)):
-        raise NoTaskDrawn("no things")
-    return rng.choice(things)
-
-
 @cache
 def _things(api: AskableApi) -> list[FunctionWords]:
     asked = [api.words[name] for name in api.names]
     sorts = ("identifier", "free_text")
-    return [words for words in asked if words.primary and words.kinds[words.primary].kind in sorts]
+    found = [each for each in asked if each.primary and each.kinds[each.primary].kind in sorts]
+    if not found:
+        raise NoTaskDrawn("no things")
+    return found
 
 
 def _said_of_thing(
@@ -201,10 +178,7 @@ def _said_of_thing(
 ) -> str:
     primary = words.primary
     assert primary is not None
-    arguments = draw_call(api, words.doc.name, rng).arguments
-    if primary not in arguments:
-        raise NoTaskDrawn("no value of the thing can be said")
-    value = arguments[primary]
+    value = draw_call(api, words.doc.name, rng).arguments[primary]
     thing = spoken_value_with_noun(words, primary, value, rng)
     return request_text([SaidCall(words.filled(phrase.replace("{x}", thing)), mood, ())], rng)
 
@@ -221,21 +195,6 @@ def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
     draft = single_call_draft(api, rng, function)
     hidden = (function, *alike)
     return replace(draft, calls=[], left_out=hidden, source="left out", about=function)
-
-
-def may_serve(other: FunctionWords, own: FunctionWords, text: str) -> bool:
-    """Return whether a function does nearly the same as a left-out one.
-
-    It does as much with the same thing: a list of all has the one, a metric may be a custom one.
-    """
-    one, two = other.operation, own.operation
-    if one is None or two is None:
-        return False
-    sorts = ["look" if each.sort == "search" else each.sort for each in (one, two)]
-    nouns = {each for noun in one.nouns.values() for each in stems(noun)}
-    things = {*stems(one.thing)} <= {*stems(two.thing), *stems(" ".join(two.nouns.values()))}
-    same_verb = sorts[0] != "other" or one.verb == two.verb
-    return sorts[0] == sorts[1] and same_verb and things and nouns <= {*stems(text)}
 
 
 @cache
@@ -285,11 +244,6 @@ def several_calls_draft(api: AskableApi, rng: Random, function: str) -> RequestD
         return listed_values_draft(api, rng, function, rng.choice((2, 2, 2, 2, 3)))
     if roll < 0.62:
         return likewise_draft(api, rng, function, 2)
-    return _one_after_the_other(api, rng, function)
-
-
-def _one_after_the_other(api: AskableApi, rng: Random, function: str) -> RequestDraft:
-    """Return two or three requests in one message."""
     count = 2 if rng.random() < 0.8 else 3
     functions = [function, *(rng.choice(api.names) for _ in range(count - 1))]
     if rng.random() < _SAME_AGAIN_SHARE:
@@ -353,8 +307,6 @@ def listed_values_draft(
     else:
         text = enumerated([spoken_value(words.kinds[name], each, rng) for each in values])
     said = said_call(words, frame, {**first.arguments, name: WordedValue(text)}, rng)
-    if words.method and re.search(r"\bit\b", " ".join((said.phrase, *said.sentences))):
-        raise NoTaskDrawn("speaks of one thing")
     return RequestDraft(request_text([said], rng), calls, [frame])
 
 
@@ -420,8 +372,6 @@ def _calls_that_differ(
     sorts = {words.kinds[name].kind for name in first.arguments.keys() - {*names}}
     if words.clauses is None and sorts & _OF_ONE:
         raise NoTaskDrawn("says what belongs to one thing alone")
-    if any(repeats_thing(words, value) for value in first.arguments.values()):
-        raise NoTaskDrawn("its body repeats the number of the thing")
     differs = all if words.clauses is None else any
     for _ in range(6 * count):
         drawn = draw_call(api, first.function, rng).arguments
@@ -432,7 +382,6 @@ def _calls_that_differ(
         )
         if len(calls) < count and is_new and {*names} <= drawn.keys():
             calls.append(DrawnCall(words, other))
-            require_apart(words, other)
     if len(calls) < count:
         raise NoTaskDrawn("too few values")
     return calls
@@ -503,8 +452,6 @@ def missing_value_draft(api: AskableApi, rng: Random, function: str) -> RequestD
         for name, kind in words.kinds.items()
         if kind.required and name in call.arguments and can_be_missing(kind)
     ]
-    if not open_ones:
-        raise NoTaskDrawn("nothing can be left open")
     beside = [name for name in open_ones if name != words.primary]
     missing = rng.choice(beside if beside and rng.random() < _BESIDE_SHARE else open_ones)
     said = {name: value for name, value in call.arguments.items() if name != missing}

@@ -60,17 +60,6 @@ class ArgumentKind(ScalarKind):
             return any(each.can_be_asked for each in self.alternatives)
         return self.kind not in UNSAID
 
-    def takes(self, value: Any) -> bool:
-        """Return whether the schema takes a value: type, list, bounds, pattern, form."""
-        if self.kind in UNSAID:
-            return True
-        if isinstance(value, list) and self.item is not None:
-            return all(map(self.item.takes, value))
-        if isinstance(value, Mapping):
-            keys = self.keys_of(value)
-            return all(keys[name].takes(each) for name, each in value.items() if name in keys)
-        return self.takes_single(value)
-
     @property
     def loose_pattern(self) -> str:
         """The pattern of its values in any length, for R-9 and R-17 number one sort of thing."""
@@ -141,6 +130,8 @@ class ArgumentKind(ScalarKind):
     def accepted_unsaid(self) -> list[Any]:
         """Return the accepted values of a parameter that a request does not mention."""
         usual = self.usual_value
+        if isinstance(usual, dict):  # whose keys have lists of values in a truth
+            usual = {key: [each] for key, each in usual.items()}
         return [""] if usual is MISSING or usual is None else ["", usual]
 
     def spellings(self, value: Any) -> list[Any]:

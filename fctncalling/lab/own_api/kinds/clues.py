@@ -134,10 +134,6 @@ _MARKED_LIST = re.compile(
     rf"({_MARKED}(?:\s*(?:,\s*(?:or|and)?|/|\||\bor|\band)\s*{_MARKED})+)",
     re.IGNORECASE,
 )
-_ONLY = re.compile(
-    r"\b(?:must be|[Cc]an be|always|should be)(?: set to)? (?:`(\w+)`|\"(\w+)\"|\*\*(\w+)\*\*|"
-    r"([A-Z][A-Z_]{2,}))(?=\.|$)"
-)
 _NO_LIST = re.compile(r"(?:such as|e\.g\.?,?|for example|like|including|form)[^.]{0,12}$")
 
 
@@ -152,7 +148,6 @@ class DescriptionClues:
     moment: str = ""  # date, time, datetime, month, year
     format: str = ""
     unit: str = ""
-    pattern: str | None = None
     ordered: bool | None = None
 
 
@@ -163,10 +158,6 @@ def description_clues(text: str, name: str) -> DescriptionClues:
     moment, form = next(
         ((k, f) for p, k, f in kind_tables()["forms"] if re.search(p, text)), ("", "")
     )
-    if form == "%d.%m.%Y" and "DD/MM" in text:
-        form = "%d/%m/%Y"
-    if "T" in form and re.search(r"YYYY-MM-DD HH", text):
-        form = form.replace("T", " ")
     return DescriptionClues(
         _values(text),
         low,
@@ -175,7 +166,6 @@ def description_clues(text: str, name: str) -> DescriptionClues:
         moment,
         form,
         _unit(text, name),
-        _pattern(text),
         _ordered(text),
     )
 
@@ -198,8 +188,6 @@ def _values(text: str) -> tuple[str, ...]:
             before = text[: found.start()].lower()
             if not _NO_LIST.search(before[-25:]):
                 return tuple(dict.fromkeys(items))
-    if only := _ONLY.search(text):
-        return (next(filter(None, only.groups())),)
     described = re.findall(r"(?:^|[,;:]\s|\bor\s|\band\s)([a-z][\w-]*) (?:\(|is |= )", text)
     return tuple(described) if len(described) > 2 else ()
 
@@ -230,8 +218,6 @@ def _bounds(text: str) -> tuple[float | None, float | None]:
 
 def _examples(text: str) -> tuple[str, ...]:
     found = [next(each for each in match if each) for match in _EXAMPLE.findall(text[:MOST_READ])]
-    if not found and (code := re.search(r"[,:] ([A-Z]{1,4}-?\d{2,})\.?$", text)):
-        found = [code[1]]  # "Tour number, T-310"
     return tuple(each.strip() for each in found if each.strip())
 
 
@@ -251,18 +237,6 @@ def _unit(text: str, name: str) -> str:
         if re.search(rf"\b(?:in|of|many|much|as)\s+(?:{pattern})\b", head):
             return unit
     return next((u for u, p in units.items() if re.match(rf"(?:{p})\b", head)), "")
-
-
-def _pattern(text: str) -> str | None:
-    low = text[:MOST_READ].lower()
-    counts = "|".join(NUMBERS)
-    few = r"(?<!least )(?<!most )(?<!to )(?<!than )(?<!: )(?<!of )(?<!limit )(?<!-)(?<!max )"
-    if found := re.search(rf"{few}\b(\d+|{counts})[ -](digit|letter|character)s?\b(?! long)", low):
-        is_word = found[1] in NUMBERS
-        count = NUMBERS.index(found[1]) if is_word else int(found[1])
-        letters = {"digit": "[0-9]", "letter": "[A-Z]", "character": "[A-Z0-9]"}[found[2]]
-        return f"^{letters}{{{count}}}$" if 0 < count <= 40 else None
-    return None
 
 
 def _ordered(text: str) -> bool | None:

@@ -27,9 +27,8 @@ from fctncalling.lab.own_api.kinds.clues import (
 from fctncalling.lab.own_api.kinds.pattern_text import (
     is_in_words,
     is_python_regex,
-    text_of_pattern,
 )
-from fctncalling.lab.own_api.kinds.scalar_kind import MISSING, NUMBERS, parse_moment
+from fctncalling.lab.own_api.kinds.scalar_kind import MISSING, NUMBERS
 from fctncalling.lab.own_api.kinds.standards import standard_of
 from fctncalling.specification.api import MAX_DESCRIPTION, TYPES
 
@@ -116,9 +115,9 @@ class _Parameter:
 
     def from_enum(self) -> ArgumentKind | None:
         values = self.schema.get("enum")
-        if not isinstance(values, list) or not values or self.base.type in ("array", "dict"):
+        if self.base.type in ("array", "dict", "boolean") or not isinstance(values, list):
             return None
-        if self.base.type == "boolean" or any(isinstance(each, list | dict) for each in values):
+        if not values or any(isinstance(each, list | dict) for each in values):
             return None
         texts = [each for each in values if isinstance(each, str)]
         about = first_clause(self.base.description)
@@ -143,8 +142,6 @@ class _Parameter:
     def _array(self) -> ArgumentKind:
         inner = dict(self.schema.get("items") or {})
         inner.setdefault("type", "string" if not inner.get("properties") else "object")
-        if inner["type"] == "any":
-            inner["type"] = "string"
         inner.setdefault("description", self.base.description)
         item = infer_argument_kind(singular(self.name), inner, required=self.base.required)
         most = min(self.schema.get("maxItems") or 3, 3, len(item.values) or 3)
@@ -166,11 +163,7 @@ class _Parameter:
             return self.kind("number", "name", topic=topic, minimum=low, maximum=high)
         if _UNIX.search(about) or (is_integer and _AT.search(words)):
             return self.kind("integer", "description", topic="unix_time")
-        if _ZERO_OR_ONE.search(base.description) and base.default in (0, 1, MISSING):
-            return self.kind("unknown", "description")  # a flag, which no user says as a number
         low, high, evidence = self._bounds()
-        if words.endswith("month") and is_integer:
-            return self.kind("integer", "name", minimum=1, maximum=12)
         if low is not None and low < 1 and (_AT_MOST.search(words) or clues.minimum == 1):
             low = 1  # a page of nothing
         is_count = re.search(r"\bpage\b", words) or _AT_MOST.search(words)
@@ -209,8 +202,6 @@ class _Parameter:
         hints = [each for each in shown if isinstance(each, int | float)]
         if high is None and hints:
             high = max(12, max(hints) * 4)
-        if high is None and self.clues.unit.endswith("cents"):
-            return max(low or 0, 100), 60_000
         if low is None and high is not None and high > 1:
             low = 1
         return low, high
@@ -253,8 +244,6 @@ class _Parameter:
         return self.kind("client", "description") if is_told else None
 
     def from_standard(self) -> ArgumentKind | None:
-        if not self._is_text:
-            return None
         shown = example_texts(self.schema) or list(self.clues.examples)
         if isinstance(self.base.default, str) and self.base.default:
             shown.append(self.base.default)
@@ -264,10 +253,6 @@ class _Parameter:
         topic = standard_of(self.words, about, shown, self.base.takes_single)
         evidence = "examples" if shown else "name"
         return None if topic is None else self.kind("standard", evidence, topic=topic)
-
-    @property
-    def _is_text(self) -> bool:
-        return self.base.type in ("string", "any")
 
     def from_examples(self) -> ArgumentKind | None:
         examples = [each for each in example_texts(self.schema) if self.base.takes_single(each)]
@@ -283,11 +268,7 @@ class _Parameter:
         pattern = self.base.pattern
         if pattern is None:
             return None
-        if choices := re.fullmatch(r"\^?\(?(?:\?:)?([\w-]+(?:\|[\w-]+)+)\)?\$?", pattern):
-            return self.kind("enum", "pattern", values=tuple(choices[1].split("|")))
         meant, _ = infer_kind_from_words(self.name, self.base.description)
-        if meant and meant.kind in ("phone", "date", "time"):
-            return self.kind(meant.kind, "pattern", format=FORMS.get(meant.kind, ""))
         is_loose = meant is None and self.base.takes_single("early umber")
         if is_loose or not re.search(r"\\d|0-9|A-Z|\{\d", pattern):
             return None  # such as ".+": says nothing
@@ -297,14 +278,10 @@ class _Parameter:
         """Return the kind of a value that a description lists."""
         listed = tuple(each for each in self.clues.values if self.base.takes_single(each))
         is_list = all(re.search(r"[a-zA-Z0-9]", each) and "[" not in each for each in listed)
-        if self.base.type == "string" and re.match(
-            r"(?:\w+ )?whether\b", self.base.description, re.I
-        ):
-            return self.kind("enum", "description", values=("true", "false"))
         meant, _ = infer_kind_from_words(self.name, "")
         is_certain = meant and meant.kind in ("identifier", "person_name", "place", "email")
         is_searched = meant and meant.topic == "query"
-        if not listed or not is_list or is_certain or is_searched or not self._is_text:
+        if not listed or not is_list or is_certain or is_searched:
             return None  # marks, or names of parameters
         return self.kind("enum", "description", values=listed)
 
@@ -316,17 +293,9 @@ class _Parameter:
             return self.kind("identifier", "description", format="uuid")
         if clues.examples:
             return kind_like_examples(self.base, self.name, clues.examples, "description")
-        texts = [
-            clues.pattern and text_of_pattern(clues.pattern, Random(seed)) for seed in range(4)
-        ]
-        if all(text and self.base.takes_single(text) for text in texts):
-            return self.kind("identifier", "description", pattern=clues.pattern)
         return None
 
     def from_name(self) -> ArgumentKind | None:
-        if not self._is_text:
-            return None
-        about = self.base.description.lower()
         meant, by_name = infer_kind_from_words(self.name, self.base.description)
         evidence = "name" if by_name else "description"
         if meant is None:  # it may be anything: said only where a value must be, as a plain name
@@ -334,23 +303,16 @@ class _Parameter:
             if self.base.required and not is_code:
                 return self.kind("identifier", "type", topic="slug", guessed=True)
             return self.kind("unknown", "type", guessed=True)
-        topic, form = meant.topic, FORMS.get(meant.kind, "")
-        if topic == "query" and re.search(r"\b(?:surname|last name)\b", about):
-            return self.kind("person_name", "description", topic="last")
-        if meant.kind == "identifier" and topic == "postcode":
-            pattern = self.base.pattern or "^[0-9]{5}$"
-            return self.kind("identifier", evidence, pattern=pattern, guessed=True)
-        is_first = re.match(r"first names?\b(?!.*\b(?:sur|last|family ))", about)
-        if meant.kind == "person_name" and is_first:
-            topic = "first"
+        fields = {"topic": meant.topic, "format": FORMS.get(meant.kind, "")}
+        if meant == ("identifier", "postcode"):
+            fields = {"pattern": self.base.pattern or "^[0-9]{5}$"}
         guessed = by_name or meant.kind == "identifier"
-        return self.kind(meant.kind, evidence, topic=topic, format=form, guessed=guessed)
+        return self.kind(meant.kind, evidence, guessed=guessed, **fields)
 
 
 LONGEST_EXAMPLE = 60
 _MARKUP = re.compile(r"[<>{}\n]|^\W*$")
 _FOR_MACHINES = re.compile(r"[=?&|\\\"]|%\d\d")
-_DATE_FORMS = ("%Y%m%d", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%B %d, %Y", "%d %B %Y")
 
 
 def example_texts(schema: Mapping[str, Any]) -> list[str]:
@@ -372,17 +334,11 @@ def kind_like_examples(
         if kind == "free_text":
             return replace(base, kind=kind, topic=topic, evidence="name")
         return replace(own, kind="free_text" if base.required else "unknown", topic="example")
-    if kind == "identifier" and evidence != "examples" and all(map(is_in_words, examples)):
-        return replace(base, kind=kind, guessed=True, evidence="name")
     if kind in ("phone", "email", "url"):
         return replace(own, kind=kind)
     if kind in ("date", "time", "datetime"):
         shapes = (kind_of_shape(base, [each], evidence) for each in examples)
-        moment = next(filter(None, shapes), None)
-        written = (f for f in _DATE_FORMS if all(parse_moment(each, f) for each in examples))
-        if moment is None and (form := next(written, None)):
-            return replace(own, kind="date", format=form)
-        return moment or replace(own, kind="free_text", topic="example")
+        return next(filter(None, shapes), None) or replace(own, kind="free_text", topic="example")
     is_word = kind in ("person_name", "place", "free_text")
     digits = all(re.search(r"\d", each) for each in examples)
     is_code = all(" " not in each and len(each) > 1 and not is_in_words(each) for each in examples)
@@ -426,7 +382,6 @@ _NUMBER_OF_ONE = re.compile(
 )
 """Description of a number that says which one: "membership number", but not "number of bags"."""
 _AXIS = re.compile(r"\b(?:lat|latitude|lon|lng|longitude)$")
-_ZERO_OR_ONE = re.compile(r"\b(?:set|equal|true|yes|on)\b[^.]{0,12}[`'\"]?\b[01]\b[`'\"]? ")
 _AT_MOST = re.compile(
     r"\b(?:limit|(?:page|batch) size|per page|max(?:imum)? ?results|top|first|n)$"
 )

@@ -23,7 +23,6 @@ NUMBERS = ("integer", "number", "quantity_with_unit")
 MOMENTS = ("date", "time", "datetime", "month", "year")
 DIGITS = 4  # of a number that nothing is known of but that it is one
 ROUND_MINUTES = (0, 0, 15, 30, 30, 45)
-MAKERS_SHARE = 0.3  # of searches that may be for a maker's name
 EXAMPLES_SHARE = 0.4  # of texts that are one of the API's own examples
 EARLY_DAY_SHARE = 0.2  # of dates that are moved to days of one digit, which go wrong the most
 DRAWS = 12  # of one value, before it is said that none fits its own schema
@@ -134,10 +133,9 @@ def _drawn(kind: ScalarKind, rng: random.Random) -> Any:
 
 
 def _number(kind: ScalarKind, rng: random.Random) -> int | float:
-    if kind.topic in ("latitude", "longitude"):
-        return float(STANDARDS[kind.topic].draw(rng))
-    if kind.topic == "unix_time":
-        return int(STANDARDS["unix_time"].draw(rng))
+    if kind.topic in ("latitude", "longitude", "unix_time"):
+        text = STANDARDS[kind.topic].draw(rng)
+        return int(text) if kind.topic == "unix_time" else float(text)
     low = kind.minimum if kind.minimum is not None else min(1, kind.maximum or 1)
     high = kind.maximum if kind.maximum is not None else max(low * 4, low + 50)
     low = low if low > -LARGEST_SAID else min(0, high)
@@ -206,10 +204,6 @@ def _like_pattern(kind: ScalarKind, rng: random.Random) -> str | None:
 
 
 def _phone(kind: ScalarKind, rng: random.Random) -> str:
-    shown = [each for each in map(str, kind.examples) if len(re.sub(r"\D", "", each)) > 6]
-    example = rng.choice(shown) if shown else "+"
-    if front := re.match(r"\+\d{1,3}(?=\D)|(?!\+)", example):  # its country stays
-        return front[0] + text_of_shape(example[front.end() :], rng)
     country = rng.choice((31, 33, 39, 44, 46, 49))
     phone = f"+{country}{rng.randint(1, 9)}{rng.randrange(10**8, 10**9)}"
     if kind.takes_single(phone) or kind.pattern is None:
@@ -220,45 +214,20 @@ def _phone(kind: ScalarKind, rng: random.Random) -> str:
 def _text(kind: ScalarKind, rng: random.Random) -> str:
     if kind.kind == "person_name":
         first, last = rng.choice(value_table("first")), rng.choice(value_table("last"))
-        whole = f"{first} {last}"
-        if re.search(r"\bpart of (?:it|(?:the |a |his |her )?name)\b", kind.description.lower()):
-            return rng.choice((whole, whole, last, last, first))
-        return {"first": first, "last": last}.get(kind.topic, whole)
+        return {"first": first, "last": last}.get(kind.topic, f"{first} {last}")
     if kind.kind == "email":
-        who = f"{rng.choice(value_table('first'))}.{rng.choice(value_table('last'))}"
-        return f"{_plain(who)}@{rng.choice(value_table('word'))}.example"
+        who = f"{rng.choice(value_table('first'))}.{rng.choice(value_table('last'))}".lower()
+        return f"{re.sub('[^a-z.]', '', who)}@{rng.choice(value_table('word'))}.example"
     if kind.kind == "url":
-        return (
-            f"https://{rng.choice(value_table('word'))}.example/{rng.choice(value_table('word'))}"
-        )
+        host, page = rng.choice(value_table("word")), rng.choice(value_table("word"))
+        return f"https://{host}.example/{page}"
     if kind.kind == "place":
         found = rng.choice(value_table(kind.topic if has_table(kind.topic) else "city"))
-        if kind.topic != "street" or _WITHOUT_NUMBER.search(kind.description.lower()):
-            return found
-        return f"{rng.randint(1, 140)} {found}"
-    if kind.topic == "query" and may_name_creator(kind) and rng.random() < MAKERS_SHARE:
-        return rng.choice(value_table("last"))
+        return f"{rng.randint(1, 140)} {found}" if kind.topic == "street" else found
     if kind.topic == "proper":
         return str(rng.choice(kind.examples + value_table("word"))).capitalize()
     is_own = kind.topic == "example" or len(kind.examples) > 2 or kind.evidence == "FILE"
     is_own = is_own or rng.random() < EXAMPLES_SHARE
     if kind.examples and is_own:
         return str(rng.choice(kind.examples))
-    if has_table(kind.topic):
-        return rng.choice(value_table(kind.topic))
-    return f"{rng.choice(value_table('adjective'))} {rng.choice(value_table('word'))}"
-
-
-_WITHOUT_NUMBER = re.compile(
-    r"\bnot\b[^.]*\bnumber|\bnumber[^.]*\bnot\b|without (?:a |the )?(?:house )?number"
-)
-
-
-def may_name_creator(kind: ScalarKind) -> bool:
-    """Return whether words that are looked for may be the name of who made the thing."""
-    makers = r"\b(?:author|artist|writer|composer|singer|band|director|painter)"
-    return bool(re.search(makers, kind.description.lower()))
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[^a-z0-9.]", "", text.lower())
+    return rng.choice(value_table(kind.topic if has_table(kind.topic) else "slug"))

@@ -59,14 +59,6 @@ def _only_named(sort: str) -> Mapping[str, str]:
     return {code: name for code, name in names.items() if every.count(name) == 1}
 
 
-def _said_cron(value: str) -> Sequence[str]:
-    minute, hour, *rest = value.split(" ")
-    days = {"* * *": "every day", "* * 1": "every Monday", "* * 1-5": "Monday to Friday"}
-    day = days.get(" ".join(rest))
-    is_clock = minute.isdigit() and hour.isdigit()
-    return (f"{day} at {int(hour):02d}:{int(minute):02d}",) if day and is_clock else ()
-
-
 def _said_duration(value: str) -> Sequence[str]:
     found = re.fullmatch(r"(?:PT)?(\d+)([SMHsmh])", value)
     if not found:
@@ -82,7 +74,6 @@ def _said_zone(value: str) -> Sequence[str]:
 
 
 _SAID: Mapping[str, Callable[[str], Sequence[str]]] = {
-    "cron": _said_cron,
     "duration": _said_duration,
     "zone": _said_zone,
 }

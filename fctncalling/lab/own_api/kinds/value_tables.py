@@ -107,9 +107,6 @@ _OF_FAKER: Mapping[str, tuple[tuple[str, ...], str, str]] = {
     "mac_address": (ENGLISH, "mac_address", r".+"),
     "hostname": (ENGLISH, "hostname", r".+"),
     "mime_type": (ENGLISH, "mime_type", r".+"),
-    "iban": (ENGLISH, "iban", r".+"),
-    "bic": (ENGLISH, "swift11", r".+"),
-    "isbn": (ENGLISH, "isbn13", r".+"),
 }
 """Table -> the locales it is drawn of, Faker's method, a pattern of the values that are kept."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,17 +9,11 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
-from fctncalling.lab.own_api.english import base_verb, ordinal, singular, spaced_words
+from fctncalling.lab.own_api.english import base_verb, lower_first, spaced_words
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.kinds.scalar_kind import may_name_creator, parse_moment
-from fctncalling.lab.own_api.kinds.value_tables import value_table
 from fctncalling.lab.own_api.words.doc_sentence import first_sentence, known_verbs
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.spoken_values import (
-    WordedValue,
-    enum_value_clauses,
-    spoken_value,
-)
+from fctncalling.lab.own_api.words.spoken_values import WordedValue, spoken_value, value_row
 from fctncalling.lab.own_api.words.vocabulary import PREPOSITIONS, split_phrases, word_table
 
 _TRUE = r"[`'\"]?true[`'\"]?"
@@ -30,17 +23,8 @@ _WISH = re.compile(
     rf"is|to|=|{_TRUE})[,:]? )*?(?:{_TRUE}|whether|used|want|flag|option),? (?:or not )?to (.+)"
 )
 _STATED = re.compile(rf"(?:.*\b(?:whether|if|when)(?: or not)?|{_TRUE} (?:if|when)) (.+)")
-_ONLY_SHOWN = re.compile(
-    r"only (?:returns?|includes?|shows?|lists?) (\w+ (?:where|that|which|with) [^.]+)"
-)
-_IF_TRUE = re.compile(rf"(?:if|when)(?: this is)?(?: set)?(?: to)? {_TRUE},? (?:will )?(.+)")
-_SHOWN = re.compile(
-    r"(.+?) (?:should|will|must|are to|is to) be (?:returned|included|shown|listed)"
-)
-_DENIED = (
-    *((" is ", " is not "), (" are ", " are not "), (" has to ", " need not ")),
-    *((" was ", " was not "), (" can ", " cannot "), (" should ", " should not ")),
-    *((" has ", " has no "), (" will ", " will not "), (" came back ", " did not come back ")),
+_IF_TRUE = re.compile(
+    rf"^(?:optional|boolean), |^(?:if|when)(?: this is)?(?: set)?(?: to)? {_TRUE},? (?:will )?"
 )
 _ADJECTIVE = re.compile(r"\w+(?:ed|able|ible|ive|al|ic|ate|ent|ant|ary|ous|less|ful|only)$")
 MOST_WORDS = 12
@@ -75,25 +59,16 @@ def _of_table(words: FunctionWords, name: str, value: bool) -> list[str]:
 
 
 def _of_description(words: FunctionWords, name: str, value: bool) -> list[str]:
-    told = first_sentence(words.kinds[name].description).split(", ")
-    low = told[1] if len(told) > 1 and told[0].lower() in ("optional", "boolean") else told[0]
-    low = ", ".join([low, *told[1:2]]) if re.match(rf"(?:if|when)[^,]*{_TRUE}$", low, re.I) else low
-    low = f"{low[:1].lower()}{low[1:]}".replace("`", "")
-    if shown := _ONLY_SHOWN.match(low):
-        return [f"~only {shown[1]}"] if value else []
+    told = lower_first(first_sentence(words.kinds[name].description)).replace("`", "")
+    low = _IF_TRUE.sub("", told).split(", ")[0]
     if found := _WISH.match(low):
         things = "|".join(map(re.escape, words.thing_nouns()))  # "archive a block": the one named
         return _wished(re.sub(rf"\b(?:an?|the|this) (?:{things})(?=\.?$)", "it", found[1]), value)
-    consequence = _IF_TRUE.match(low)
-    stated = consequence or _STATED.match(low)
-    clause = stated[1] if stated else low
-    first = clause.split(" ")[0]
-    if not stated or consequence:
-        is_verb = base_verb(first) in known_verbs() and " " in clause
-        return _wished(f"{base_verb(first)}{clause[len(first) :]}", value) if is_verb else []
-    if shown := _SHOWN.match(clause):
-        return [f"~with {shown[1]}", f"~{shown[1]} included"] if value else [f"~without {shown[1]}"]
-    return _stated(words, clause, value)
+    if stated := _STATED.match(low):
+        return _stated(words, stated[1], value)
+    first, _, rest = low.partition(" ")
+    is_verb = bool(rest) and base_verb(first) in known_verbs()
+    return _wished(f"{base_verb(first)} {rest}", value) if is_verb else []
 
 
 def _wished(wish: str, value: bool) -> list[str]:
@@ -105,37 +80,27 @@ def _wished(wish: str, value: bool) -> list[str]:
 
 def _stated(words: FunctionWords, clause: str, value: bool) -> list[str]:
     most = 7 if words.method else MOST_WORDS  # a longer one is a document's, no person's
-    if len(clause.split()) > most or re.search(r"\b(?:true|false|not|parameter)\b", clause):
+    verb = re.search(r" (?:is|are|was|should|will) ", clause)
+    is_plain = len(clause.split()) <= most and not re.search(r"\b(?:true|false|not)\b", clause)
+    if verb is None or not is_plain:
         return []
-    denied = [(verb, no) for verb, no in _DENIED if verb in f" {clause} "]
-    if not denied:
-        return []
-    verb, no = denied[0]
-    if verb == " can ":
-        return []  # what something may do is no wish
-    denial = re.sub(r"\bhas no an? ", "has no ", f" {clause} ".replace(verb, no, 1))
-    return [clause] if value else [denial.strip()]
+    return [clause] if value else [clause.replace(verb[0], f"{verb[0]}not ", 1)]
 
 
 def _of_name(words: FunctionWords, name: str, value: bool) -> list[str]:
     spoken = re.sub(r"^(?:is|should|do|does|be) ", "", spaced_words(name))
     first, _, rest = spoken.partition(" ")
     if first in ("include", "with", "show", "has", "need", "needs", "return", "expand") and rest:
-        rest = rest.replace(" only", "")
         return [f"~with {rest}", f"~{rest} included"] if value else [f"~without {rest}"]
-    if first == "only" and rest:
-        return [f"~only the {rest} ones"] if value else [f"not only the {rest} ones"]
+    is_state = _ADJECTIVE.match(spoken.split(" ")[-1]) is not None
     if first in known_verbs() and first == base_verb(first) and not _ADJECTIVE.match(first):
         wish = f"{first} {rest or 'it'}"
         return [f"~and {wish}"] if value else [f"do not {wish}"]
-    changes = words.operation is not None and words.operation.sort in ("make", "change")
-    if changes and not rest and _ADJECTIVE.match(spoken):
+    if is_state and not rest:
         return [f"make it {spoken}"] if value else [f"it should not be {spoken}"]
-    if rest and _ADJECTIVE.match(spoken.split(" ")[-1]):  # "email required"
+    if is_state:  # "email required"
         return [f"~with {spoken}"] if value else [f"~without {spoken}"]
-    is_switch = spoken in ("state", "status", "value", "enabled", "active", "on")
-    on = "on" if value else "off"
-    return [f"turn it {on}"] if is_switch else [f"~with {spoken} turned {on}"]
+    return [f"~with {spoken} turned {'on' if value else 'off'}"]
 
 
 CHANGES = frozenset("move update change edit set modify patch adjust reschedule amend".split())
@@ -202,9 +167,12 @@ def said_by_table(words: FunctionWords, name: str, value: Any, rng: Random) -> S
     if isinstance(value, bool):
         return SaidValue(*said_flag(words, name, value, rng))
     if kind.kind == "enum" and not words.method and not isinstance(value, WordedValue):
-        clauses, sentences = enum_value_clauses(kind, value)
-        ways = [*(SaidValue(text, False) for text in clauses)]
-        ways += [SaidValue(text, True) for text in sentences]
+        row_of_value = value_row(str(value))
+        ways = [
+            SaidValue(text, part == "sentences")
+            for part in ("clauses", "sentences")
+            for text in row_of_value.get(part, ())
+        ]
         if ways and rng.random() < LISTED_SHARE:
             return rng.choice(ways)
     if row is None or not (forms := row.forms_of(kind)) or (words.method and not row.clear):
@@ -224,19 +192,11 @@ def _tells_its_noun(kind: ArgumentKind) -> bool:
     return kind.type == "string" and bool(re.match(r"\^?[A-Z]{1,4}-(?:\d|\\d|\[0-9)", shape))
 
 
-def _is_counted(label: str) -> bool:
-    return label.endswith("s") and not label.startswith(("min", "max"))
-
-
 def _filled(
     words: FunctionWords, name: str, value: Any, row: ClauseRow, form: str, rng: Random
 ) -> str:
     kind, label = words.kinds[name], words.label(name)
     text = with_optional_quotes(kind, spoken_value(kind, value, rng), row.literal, rng)
-    if "{lv}" in form:
-        form = form.replace("{lv}", spoken_value_with_noun(words, name, value, rng))
-    if "{o}" in form:
-        form = form.replace("{o}", ordinal(int(value)) if isinstance(value, int) else text)
     said = re.sub(r"\b(\w+) \1\b", r"\1", form.replace("{l}", label).replace("{v}", text))
     return re.sub(r"\b([Aa]nother) an? ", r"\1 ", said)
 
@@ -255,35 +215,26 @@ def with_optional_quotes(kind: ArgumentKind, text: str, literal: str, rng: Rando
 
 def spoken_value_with_noun(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
     """Return a number with or without the noun of its thing: "loan L-301"."""
+    if isinstance(value, WordedValue):
+        return value.text
     kind = words.kinds[name]
     row = clause_row_of(words, name)
     text = with_optional_quotes(
         kind, spoken_value(kind, value, rng), row.literal if row else "", rng
     )
-    label = words.label(name)
-    if name == words.amount and not kind.unit and _is_counted(label):
-        return f"{text} {singular(label) if value == 1 else label}"
     bound = words.operation.nouns.get(name) if words.operation else None
     if kind.kind == "enum" and name == words.primary:
         noun = words.thing_nouns()[0]
         forms = (f"the {text} {noun}", f"{noun} {text}", f"the {text}", f"the {text}")
         return rng.choice(forms[:2] if words.method else forms)
-    if kind.topic == "query" and may_name_creator(kind) and value in value_table("last"):
-        things = words.filled("{ns}")
-        return rng.choice((f"something by {value}", f"anything by {value}", f"{things} by {value}"))
     if isinstance(value, list) or (kind.kind != "identifier" and not (bound and _is_text(kind))):
         return text
     nouns = words.thing_nouns() if name == words.primary else words.nouns(name)[:2]
     needs_noun = bool(words.method) or not _tells_its_noun(kind)
-    if nouns == ("one",):
-        return f"the id {text}" if words.method else text
     if not nouns or (not needs_noun and rng.random() < 0.5):
         return text
     noun = rng.choice(nouns)
-    determiner = rng.choice(("", "", "", "the ") if not bound else ("", "the "))
-    if noun.partition(" ")[0] in PREPOSITIONS:  # "to postcode" takes no article
-        determiner = ""
-    return f"{determiner}{noun} {text}"
+    return f"{rng.choice(('', 'the ') if bound else ('', '', '', 'the '))}{noun} {text}"
 
 
 _PAIRS = [
@@ -295,7 +246,6 @@ _PAIRS = [
 ]
 _WITH_ORDER = frozenset("date time datetime integer number quantity_with_unit year".split())
 _OF_PLACES = frozenset("identifier place".split())
-_PART_OF_DAY = (" in the morning", " in the afternoon", " in the evening", " am", " pm", "am", "pm")
 SAID_TOGETHER_SHARE = 0.6
 
 
@@ -322,38 +272,12 @@ def span_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     return found
 
 
-def month_spanned_by_dates(first: Any, last: Any, form: str) -> datetime.date | None:
-    """Return the first day of the month that two dates span; None if they span no month."""
-    begin, end = parse_moment(str(first), form), parse_moment(str(last), form)
-    if begin is None or end is None or begin.day != 1 or begin >= end:
-        return None
-    following = end + datetime.timedelta(days=1)
-    one_month = following.day == 1 and (end.year, end.month) == (begin.year, begin.month)
-    return begin.date() if one_month else None
-
-
 def said_span(
     words: FunctionWords, pair: tuple[str, str], arguments: Mapping[str, Any], rng: Random
 ) -> SaidValue:
     """Return one way to say both ends at once: "from 9 to half past ten in the morning"."""
-    kind, first, last = words.kinds[pair[0]], arguments[pair[0]], arguments[pair[1]]
-    if kind.kind == "date" and (month := month_spanned_by_dates(first, last, kind.format)):
-        told = ("in {m}", "in {m}", "of {m}", "from all of {m}", "in the course of {m}")
-        return SaidValue(rng.choice(told).replace("{m}", f"{month:%B %Y}"), False)
-    one, two = spoken_value(kind, first, rng), spoken_value(words.kinds[pair[1]], last, rng)
-    if kind.kind == "time":
-        one, two = _once_told(one, two)
+    one, two = (spoken_value(words.kinds[name], arguments[name], rng) for name in pair)
     forms = ["from {a} to {b}", "from {a} to {b}"]
-    if kind.kind in _WITH_ORDER:
+    if words.kinds[pair[0]].kind in _WITH_ORDER:
         forms += ["from {a} until {b}", "between {a} and {b}", "from {a} till {b}", "{a} to {b}"]
-    if re.search(r"\bnew\b", kind.description.lower()):
-        forms = ["to {a} until {b}", "so that it is from {a} to {b}", "from {a} to {b} instead"]
     return SaidValue(rng.choice(forms).replace("{a}", one).replace("{b}", two), False)
-
-
-def _once_told(one: str, two: str) -> tuple[str, str]:
-    """Return two clock times of which the second tells the part of the day for both."""
-    for part in _PART_OF_DAY:
-        if one.endswith(part) and two.endswith(part) and one != two:
-            return one.removesuffix(part), two
-    return one, two

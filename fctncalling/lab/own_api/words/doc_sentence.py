@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from itertools import takewhile
 
@@ -22,7 +22,74 @@ _NP = re.compile(rf"\b(?:(?:{_DETERMINERS})\s+)+((?:[a-z'-]+\s+){{0,2}}?)([a-z'-
 _MARKUP = re.compile(r"```.*?(?:```|\Z)|<[^<>]{1,200}>|^\s*[|#].*$", re.DOTALL | re.MULTILINE)
 ASIDE = re.compile(r", | that (?:was|is|are|were|has|have) | by (?:their|its|his|words)\b")
 """Where a sentence goes on to explain what nobody would ask for."""
-_PLAIN_VERB = re.compile(r"^[a-z-]+$")
+_STATEMENT = re.compile(
+    r"[^.!:;]*\?|[a-z-]+(?:,|ing) |"
+    r"(?:an? )?[a-z]+ (?:is|are|was|has|had|will|may|must|can|wants|goes|stops)\b",
+    re.IGNORECASE,
+)
+"""Description that tells of something, so that the name has to say what to do."""
+
+
+def imperative(description: str, name: str) -> str:
+    """Return a function's description as an imperative; the name's words if there is none.
+
+    A noun phrase is something to show.
+    """
+    sentence = first_sentence(description) or spaced_words(name)
+    if len(sentence.split()) > 24:
+        sentence = " ".join(sentence.split()[:12])
+    # "Manually change", "Bulk delete"
+    sentence = re.sub(r"(?i)^(?:bulk|batch|[a-z]+ly) (?=[a-z]+ )", "", sentence)
+    first, _, rest = sentence.partition(" ")
+    if re.match(r"(?:how|what|where|when|which|who|whose|whether)\b", sentence, re.I):
+        return f"tell me {_lower(sentence)}"
+    if _STATEMENT.match(description.strip()):
+        return _of_name(name, first.lower() if spaced_words(name) in known_verbs() else "")
+    opens = re.match(r"(?:an?|the|current|all|list of|information|details)\b", sentence, re.I)
+    if opens or not _is_verb(first, rest):
+        return _of_name(name, _lower(sentence))
+    if not re.match(r"[a-z-]+$", first.lower()):
+        return sentence
+    if base_verb(first) != first.lower():  # "Calls it off and tells everybody"
+        rest = re.sub(r"(?<= and )[a-z]+(?= )", _base_of_verb, rest)
+    verb = "get" if first.lower() == "returns" else base_verb(first)
+    text = f"{verb} {rest}".strip()
+    return re.sub(r"^(tell|show) (?=wh|how|if|every|all|about)", r"\1 me ", text)
+
+
+_LOOKS = frozenset("get post put patch show fetch read view tell list".split())
+
+
+def _of_name(name: str, thing: str) -> str:
+    """Return the verb of a name with a thing, or with its other words; what has none is shown."""
+    words = spaced_words(name).split(" ")
+    verbs = [each for each in (words[0], words[-1]) if each in known_verbs()]
+    verb = verbs[0] if verbs and verbs[0] not in _LOOKS else "show me"
+    rest = [each for each in words if each not in verbs[:1]]
+    at = 1 if rest[:1] and rest[0] in PARTICLES else 0
+    named = " ".join([*rest[:at], *(["the", *rest[at:]] if rest[at:] else [])])
+    return f"{verb} {thing or named}".strip()
+
+
+def object_noun(sentence: str, name: str) -> str:
+    """Return the noun of a function's subject, in the singular: "room", "parcel locker".
+
+    What the verb takes, else the last word of the name.
+    """
+    of_name = spaced_words(name).split()
+    if len(of_name) > 1 and of_name[-1] in _ABOUT_THING:
+        return singular(of_name[-2])
+    rest = sentence.lower().replace("show me ", "show ").partition(" ")[2]
+    words = re.findall(r"[a-z'-]+", _BEFORE_NOUN.sub("", f"{rest} "))
+    taken = [*takewhile(lambda word: word not in PREPOSITIONS | _NO_OBJECT, words)]
+    of_article = re.findall(r"\b(?:an?|one) ([a-z'-]+)", rest)[:1]  # "where a parcel is"
+    return singular(" ".join(taken[-2:] or of_article or of_name[-1:]))
+
+
+_BEFORE_NOUN = re.compile(
+    r"^(?:(?:up|out|back|off|down|for|all|an?|the|one|your|own|new|every|more) )+"
+)
+_NO_OBJECT = frozenset("me based using where how which who whether if it them everything".split())
 
 
 _NEXT_SENTENCE = re.compile(
@@ -47,79 +114,23 @@ def first_sentence(description: str) -> str:
     return _FRONT.sub("", head).strip().rstrip(".")
 
 
-def imperative(description: str, name: str) -> str:
-    """Return a function's description as an imperative; the name's words if there is none.
-
-    A noun phrase is something to show.
-    """
-    sentence = first_sentence(description)
-    if not sentence or len(sentence.split()) > 24:
-        sentence = " ".join(sentence.split()[:12]) or spaced_words(name)
-    # "Manually change", "Bulk delete"
-    sentence = re.sub(r"(?i)^(?:bulk|batch|[a-z]+ly) (?=[a-z]+ )", "", sentence)
-    first, _, rest = sentence.partition(" ")
-    if re.match(r"(?:how|what|where|when|which|who|whose|whether)\b", sentence, re.I):
-        return f"tell me {_lower(sentence)}"
-    if re.match(r"[^.!:;]*\?", description.strip()):
-        has_verb = spaced_words(name).split(" ")[0] in known_verbs()
-        return (has_verb and _of_name(name, "")) or f"tell me about the {spaced_words(name)}"
-    if first.lower() in ("we", "you", "they", "it", "this", "use"):
-        return _of_name(name, "") or sentence
-    if _STATEMENT.match(sentence) or re.match(r"\w+, \w+", sentence):
-        return _of_name(name, first.lower()) or sentence
-    opens = re.match(r"(?:an?|the|current|all|list of|information|details)\b", sentence, re.I)
-    if (verb := _of_gerund(first)) and re.match(rf"(?:{_DETERMINERS}|several|new)\b", rest):
-        return f"{verb} {rest}".strip()
-    if opens or not _is_verb(first, rest):
-        return f"{_verb_of_name(name)} {_lower(sentence)}"
-    if not _PLAIN_VERB.match(first.lower()):
-        return sentence
-    if base_verb(first) != first.lower():  # "Calls it off and tells everybody"
-        rest = re.sub(r"(?<= and )[a-z]+(?= )", _base_of_verb, rest)
-    verb = "get" if first.lower() == "returns" else base_verb(first)
-    text = f"{verb} {rest}".strip()
-    return re.sub(r"^(tell|show) (?=wh|how|if|every|all|about)", r"\1 me ", text)
-
-
-_STATEMENT = re.compile(
-    r"(?:(?:some(?:body|one|thing)|an? [a-z]+) [a-z]+[a-rt-z]s|(?:some(?:body|one|thing)|"
-    r"an? [a-z]+|[a-z]+) (?:would|wants|has|is|was|can|will|may|must|are|were|have|goes|gets|"
-    r"comes|needs))\b",
-    re.I,
-)
 _MORE_VERBS = frozenset(
     """
-    accept acknowledge activate add admit adopt advance allocate allow answer append apply
-    appoint approve archive arrange ask assign associate attach attest authenticate authorise
-    authorize await award backfill ban begin bill bind block book boost borrow bring build buy
-    calculate call cancel capture change charge check choose claim clean clear clone close
-    collect combine commit compare complete compute configure confirm connect consume convert
-    copy correct count create credit crop cut deactivate decide declare decline decode decrypt
-    define delete deliver demote deny deploy deposit describe detach detect disable disassociate
-    disconnect dismiss dispatch display divide download drop duplicate edit embed empty enable
-    encode encrypt end enlist enqueue enrol enroll enter escalate establish estimate evaluate
-    exchange exclude execute expand expire export extend extract fetch file fill filter finalise
-    finalize find finish fix flag flush follow force forward freeze generate get give grant hand
-    hash have hide highlight hire hold impersonate import include increment index inform
-    initialize initiate insert inspect install instantiate invalidate invite invoke issue join
-    keep kick label launch lease leave lend let lift like link list load locate lock log login
-    logout look lower make map mark match measure merge migrate moderate modify move mutate mute
-    name note notify obtain offer open order override overwrite pack park patch pause pay
-    perform pick pin ping place plan poll post prepare preview print process produce promote
-    propose provide provision publish purchase purge push put query raise rank rate reactivate
-    read reassign rebook rebuild recalculate receive recommend record recreate redeem redeliver
-    redirect refresh refund refuse regenerate register reject release remap remind remove rename
-    render renew rent reopen reorder repair repeat replace replay reply report reprocess request
-    reschedule resend reserve reset resize resolve respond restart restore resubmit resubscribe
-    resume retrieve retry return revert review revise revoke roll rotate run sample save say
-    scan schedule score seal search see seek select sell send separate serve set settle share
-    shift ship show shut sign simulate skip snooze solve sort spawn specify split star start
-    stop store stream submit subscribe summarise summarize suspend swap switch sync synchronize
-    tag take tell terminate test toggle tokenize top track transcribe transfer transform
-    transition translate trash trigger turn unarchive unassign unban unblock undelete undo
-    unfollow unfreeze unhide uninstall unlike unlink unlock unmap unmute unpin unpublish unset
-    unshare unstar unsubscribe untag unwatch update upgrade upload upsert use validate verify
-    view visit void vote wait waive warn watch water weigh whitelist wipe withdraw work write
+    admit adopt advance allocate append appoint associate attach attest authenticate authorise
+    authorize await award backfill ban begin bind boost borrow build capture commit configure
+    consume crop decide declare decode decrypt demote deny deposit detect disassociate embed empty
+    enable encode encrypt enlist enqueue enroll evaluate exclude execute expire extract filter
+    finalise finalize flush force hash hide highlight impersonate increment index initialize
+    initiate inspect instantiate invalidate invoke kick launch lift like login logout lower map
+    match measure migrate moderate mutate mute name offer override overwrite pack park perform
+    poll preview process produce promote provide provision purchase reactivate reassign rebuild
+    recalculate recreate redeliver refresh regenerate remap render reorder repair repeat replay
+    reprocess resend resolve resubmit resubscribe retry review revise revoke rotate sample scan
+    seal seek select sell separate serve simulate snooze solve spawn specify submit summarise
+    summarize sync synchronize test toggle tokenize transcribe transform transition trash trigger
+    unarchive unassign unban undelete unfollow unfreeze unhide uninstall unlike unmap unmute unpin
+    unpublish unset unshare unstar unsubscribe untag unwatch upsert validate verify visit wait
+    watch whitelist wipe
     """.split()
 )
 PARTICLES = frozenset("up out back off in on down away over".split())
@@ -146,7 +157,8 @@ def known_verbs() -> frozenset[str]:
     phrases = [
         each for row in word_table("acts").values() for each in split_phrases(row.get("do", ""))
     ]
-    return _MORE_VERBS | {phrase.split(" ")[0] for phrase in phrases} - _NO_VERBS
+    listed = " ".join(word_table("operations")["verbs"].values()).split()
+    return _MORE_VERBS | {*listed} | {phrase.split(" ")[0] for phrase in phrases} - _NO_VERBS
 
 
 _NO_VERBS = frozenset(
@@ -157,47 +169,6 @@ _NO_VERBS = frozenset(
 def _base_of_verb(found: re.Match[str]) -> str:
     base = base_verb(found[0])
     return base if base in known_verbs() else found[0]
-
-
-def _of_gerund(word: str) -> str:
-    """Return the verb of "Splitting", "Creating", "Booking"; "" for other words."""
-    stem = word.lower().removesuffix("ing")
-    if stem == word.lower():
-        return ""
-    return next((each for each in (stem, f"{stem}e", stem[:-1]) if each in known_verbs()), "")
-
-
-def _verb_of_name(name: str) -> str:
-    """Return the verb that a name begins or ends with; a thing is shown, or organised."""
-    words = spaced_words(name).split(" ")
-    verbs = [each for each in (words[0], words[-1]) if each in known_verbs()]
-    if not verbs and len(words) == 1:
-        return "organise" if words[0] == singular(words[0]) else "show me"
-    looks = not verbs or verbs[0] in (
-        "get",
-        "post",
-        "put",
-        "patch",
-        "show",
-        "fetch",
-        "read",
-        "view",
-        "tell",
-        "list",
-    )
-    return "show me" if looks else verbs[0]
-
-
-def _of_name(name: str, thing: str) -> str:
-    """Return a name's words as an imperative: "give up the plot"; "" if it has no verb."""
-    verb, *rest = spaced_words(name).split(" ")
-    if rest and verb not in known_verbs():  # "minibar_add"; a thing is organised: "late_checkout"
-        words = [verb, *rest]
-        verb, rest = (rest[-1], words[:-1]) if rest[-1] in known_verbs() else ("organise", words)
-    if not rest:
-        return f"{verb} {thing}".strip() if verb in known_verbs() else ""
-    at = 1 if rest[0] in PARTICLES else 0
-    return " ".join([verb, *rest[:at], *(["the", *rest[at:]] if rest[at:] else [])])
 
 
 def with_parameter_slots(sentence: str, nouns: Mapping[str, tuple[str, ...]]) -> str:
@@ -226,63 +197,7 @@ _HEADS = frozenset(
 )
 
 
-def object_noun(sentence: str, name: str) -> str:
-    """Return the noun of a function's subject, in the singular: "room", "parcel locker".
-
-    What the verb takes, else the first thing with "a" or "one"; of a name in the plural its noun.
-    """
-    words = spaced_words(name).split()
-    if asked := re.match(r"tell me how (?:much|many) ([a-z ]+?) (?:an?|the|one|each) ", sentence):
-        return singular(asked[1])
-    verb, _, rest = sentence.lower().replace("show me ", "show ").partition(" ")
-    if len(words) > 1 and words[-1] in _ABOUT_THING:
-        return singular(words[-2])
-    if verb in ("have", "let") and rest:
-        return singular(rest.split(" ")[-1])
-    if verb in ("look", "search", "ask", "apply"):
-        rest = rest.removeprefix("for ")
-    of_name = [each for each in words[1:] if each not in PREPOSITIONS]
-    last = words[-1]
-    if verb in _LISTING and last not in PREPOSITIONS and singular(last) != last:
-        return singular(last)
-    for phrase in _noun_phrases(rest):
-        return singular(phrase)
-    return singular(of_name[-1]) if of_name else "one"
-
-
 _ABOUT_THING = frozenset("of details detail info status history".split())
-_LISTING = frozenset(
-    "list find search get show return look fetch retrieve tell give browse".split()
-)
-
-
-def _noun_phrases(rest: str) -> Iterator[str]:
-    """Yield the noun phrases that may be the object of a verb, the likeliest first."""
-    direct = re.match(
-        r"(?:up |out |back |off |down )?(?:all |an? |the |one |your own |your |new |every |more )*"
-        r"(?:new )?([a-z'-]+(?: [a-z'-]+)*)",
-        rest,
-    )
-    rest = re.sub(r"^(?:up|out|back|off|down) ", "", rest)
-    starts = rest.split(" ")[0]
-    if direct and starts not in PREPOSITIONS and starts not in _NO_OBJECT:
-        words = _until_preposition(direct[1].split())
-        if words and words[0] not in _NO_OBJECT:
-            yield " ".join(words[-2:])
-    for found in re.finditer(r"\b(?:an?|one) ([a-z'-]+(?: [a-z'-]+)*)", rest):
-        words = _until_preposition(found[1].split())
-        if words:
-            yield words[0] if len(words) > 2 else " ".join(words)
-
-
-_NO_OBJECT = frozenset(
-    "nobody off elsewhere away anybody when where what how who which whether if somebody someone "
-    "everything it them me people let back up out longer everyone".split()
-)
-
-
-def _until_preposition(words: list[str]) -> list[str]:
-    return list(takewhile(lambda word: word not in PREPOSITIONS | _NO_OBJECT, words))
 
 
 def _lower(text: str) -> str:

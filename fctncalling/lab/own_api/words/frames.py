@@ -25,24 +25,6 @@ from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 from fctncalling.specification.api import OwnApi, SpecificationError
 
 MOODS = ("do", "want", "say", "ask")
-IN_NAME = 4.0
-AT_THE_FRONT = 3.0  # of the first sentence
-IN_SENTENCE = 1.5
-ABOUT = 1.5
-LEAST = 3.0
-NEAR_BEST = 1.6  # below the best score, where an act still belongs to a function
-_ENDING = frozenset(
-    "cancel delete remove stop end close drop unsubscribe disable deactivate archive revoke "
-    "reject block clear withdraw terminate uninstall unassign".split()
-)
-_LOOKING = frozenset(
-    "list find search show read count track view fetch lookup browse describe retrieve".split()
-)
-_MAKING = frozenset("book create add make order register reserve schedule rent enrol lend".split())
-_TELLING = frozenset(
-    "enter note log record credit report submit save send inform notify warn join jot file".split()
-)
-_SORTS = {"end": _ENDING, "look": _LOOKING, "make": _MAKING, "record": _TELLING}
 
 
 @dataclass(frozen=True)
@@ -53,83 +35,21 @@ class Act:
     match: re.Pattern[str]
     about: re.Pattern[str] | None
     without: re.Pattern[str] | None
-    needs: str  # what the function has to have: owner, thing, nothing, ...
+    needs: str  # what the function has to have: thing, person_name or nothing; "": whatever
     family: str
     phrases: Mapping[str, tuple[str, ...]]
 
-    def score(self, words: FunctionWords) -> float:
-        """Return how well it fits a function; 0 if it does not."""
+    def fits(self, words: FunctionWords) -> bool:
+        """Return whether it is what a function's name or sentence begins with."""
+        if not (self.match.match(words.name_words) or self.match.match(words.sentence.lower())):
+            return False
         if self.without and self.without.search(words.told):
-            return 0.0
+            return False
         if self.about and not self.about.search(words.all_words):
-            return 0.0
-        if not _has(words, self.needs) or not _may_be(words, self.family):
-            return 0.0
-        if self.needs != "owner" and not _acts_on_thing(words):
-            return 0.0
-        sentence = words.sentence.lower()
-        if words.method and words.operation and not self.match.match(sentence):
-            return 0.0  # a noun of many operations: "append block children" blocks nothing
-        if self.match.search(words.name_words):
-            found = IN_NAME
-        elif (at := self.match.search(sentence)) and at.start() == 0:
-            found = AT_THE_FRONT
-        else:
-            found = IN_SENTENCE if at else 0.0
-        return found + (ABOUT if found and self.about else 0.0)
-
-
-def _may_be(words: FunctionWords, family: str) -> bool:
-    """Return whether a function's verb allows a family: to cancel a repair is not to repair."""
-    verb = verb_sort(words)
-    if verb == "end":
-        return family in ("end", "return", "change")
-    if verb == "look":
-        return family in ("look", "measure")
-    return verb not in ("make", "record") or family not in ("end", "look")
-
-
-def _acts_on_thing(words: FunctionWords) -> bool:
-    """Return whether the function acts on the named thing, not on a part of it."""
-    operation = words.operation
-    if operation is None or words.primary is None or operation.own == words.primary:
-        return True
-    return not words.method and not operation.owners
-
-
-def verb_sort(words: FunctionWords) -> str:
-    """Return the sort of a function's verb: end, look, make, record, or "" for others.
-
-    The description's verb comes first: the name `book_details` begins with none.
-    """
-    for verb in (words.verb, words.name_words.split(" ")[0]):
-        for sort, verbs in _SORTS.items():
-            if verb in verbs:
-                return sort
-        if verb == "tell":
-            return ""
-    return ""
-
-
-def _has(words: FunctionWords, needs: str) -> bool:
-    primary = words.primary
-    kind = words.kinds[primary] if primary else None
-    if needs == "nothing":
-        return primary is None
-    if needs == "person_name":
-        return kind is not None and kind.kind == "person_name"
-    if needs == "no_person":
-        return kind is None or kind.kind != "person_name"
-    if needs == "owner":
-        nouns = words.nouns(primary)[:1] if primary else ()
-        return (
-            primary is not None and words.is_person(primary) and words.noun_of_sentence not in nouns
-        )
-    if needs == "no_fault":
-        return words.fault is None
-    if needs == "thing":
-        return primary is not None and kind is not None and kind.kind != "person_name"
-    return True
+            return False
+        kind = words.kinds[words.primary].kind if words.primary else "nothing"
+        had = kind if kind in ("person_name", "nothing") else "thing"
+        return self.needs in ("", had)
 
 
 @cache
@@ -155,16 +75,15 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 @cache
 def acts_of_function(words: FunctionWords) -> list[Act]:
-    """Return the acts that a function is, the best first, its operation's sort at the end."""
-    scored = [(act.score(words), act) for act in act_table()]
-    best = max((score for score, _ in scored), default=0.0)
-    floor = max(LEAST, best - NEAR_BEST)
-    found = [(score, act) for score, act in scored if score >= floor]
-    ordered = [act for _, act in sorted(found, key=lambda pair: -pair[0])]
+    """Return the acts that a function is, its operation's sort at the end.
+
+    An HTTP operation is of its sort alone: nobody hands money to a booking.
+    """
+    found = [] if words.method else [act for act in act_table() if act.fits(words)]
     sort = words.operation.sort if words.operation else "other"
     family = "look" if sort == "search" else sort
     plain = Act(sort, re.compile(r"(?!)"), None, None, "", family, {})  # has no phrases
-    return ordered if sort == "other" else [*ordered, plain]
+    return found if sort == "other" else [*found, plain]
 
 
 SLOT = re.compile(r"\{(\w+)\}")
@@ -196,18 +115,17 @@ class RequestFrame:
 
 
 def frames_of_function(words: FunctionWords) -> list[RequestFrame]:
-    """Return the frames of a function: of its operation or sentence, and of its acts.
-
-    Phrases of acts say an HTTP operation only where no plain one says as little: nobody hands
-    money to a booking.
-    """
+    """Return the frames of a function: of its operation or sentence, and of its acts."""
     name = words.doc.name
     plain = words.operation.phrases() if words.operation else _doc_phrases(words)
     found = [RequestFrame(name, mood, text, "doc") for mood, text in plain]
-    said = [{*frame.parameters} for frame in found] if words.method else []
-    for frame in _act_frames(words, acts_of_function(words)):
-        if not any(slots <= {*frame.parameters} for slots in said):
-            found.append(frame)
+    found += [
+        RequestFrame(name, mood, text, f"act:{act.name}")
+        for act in acts_of_function(words)
+        for mood in MOODS
+        for phrase in act.phrases.get(mood, ())
+        if (text := _with_slots(phrase, words))
+    ]
     return list({frame.key: frame for frame in found}.values())
 
 
@@ -222,16 +140,6 @@ def with_own_frames(
     known, listed = {frame.key for frame in ours}, {frame.key for frame in own}
     kept = [frame for frame in ours if frame.key in listed] if own else ours
     return [*(frame for frame in own if frame.key not in known), *kept]
-
-
-def _act_frames(words: FunctionWords, acts: Sequence[Act]) -> list[RequestFrame]:
-    return [
-        RequestFrame(words.doc.name, mood, text, f"act:{act.name}")
-        for act in acts
-        for mood in MOODS
-        for phrase in act.phrases.get(mood, ())
-        if (text := _with_slots(phrase, words))
-    ]
 
 
 def _doc_phrases(words: FunctionWords) -> list[tuple[str, str]]:
@@ -250,25 +158,15 @@ def _doc_phrases(words: FunctionWords) -> list[tuple[str, str]]:
 
 def _with_slots(phrase: str, words: FunctionWords) -> str | None:
     """Return an act's phrase with slots of the function; None if it lacks one."""
-    roles = {"who": words.other_person, "what": words.fault, "much": words.amount}
-    for role, parameter in roles.items():
-        if f"{{{role}}}" in phrase:
-            if parameter is None:
-                return None
-            phrase = phrase.replace(f"{{{role}}}", f"{{{parameter}}}")
-    if "{x}" in phrase:
-        if words.primary is None:
-            if re.match(r"\{x\}|.*\b(?:has|with|of|for|up|out) \{x\}", phrase):
-                return None  # speaks of a certain thing
-            phrase = phrase.replace("{x}", "{a}")
-        else:
-            phrase = phrase.replace("{x}", f"{{{words.primary}}}")
-    is_numbered = words.primary and words.kinds[words.primary].kind == "identifier"
-    if is_numbered and words.noun in words.thing_nouns():
-        # "A member" beside "member 214" would be two.
-        phrase = phrase.replace("{a}", f"{{{words.primary}}}")
-    if re.search(r"\{a?o\}", phrase) and not words.object_of_name:
+    person, primary = words.other_person, words.primary
+    if person is None and "{who}" in phrase:
         return None
+    if primary is None and re.match(r"\{x\}|.*\b(?:has|with|of|for|up|out) \{x\}", phrase):
+        return None  # speaks of a certain thing
+    slot = f"{{{primary}}}" if primary else "{a}"
+    phrase = phrase.replace("{who}", f"{{{person}}}").replace("{x}", slot)
+    if primary and words.kinds[primary].kind == "identifier" and words.noun in words.thing_nouns():
+        phrase = phrase.replace("{a}", slot)  # "A member" beside "member 214" would be two
     return words.filled(phrase)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 from fctncalling.data.types import FunctionDoc
 from fctncalling.lab.own_api.english import (
     base_verb,
-    is_plural,
     plural,
     singular,
     spaced_words,
@@ -19,7 +18,6 @@ from fctncalling.lab.own_api.english import (
 )
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.doc_sentence import (
-    PARTICLES,
     first_sentence,
     imperative,
     known_verbs,
@@ -31,7 +29,7 @@ from fctncalling.lab.own_api.words.operation import (
     operation_of_path,
     read_operation,
 )
-from fctncalling.lab.own_api.words.vocabulary import PREPOSITIONS, spoken_name, word_table
+from fctncalling.lab.own_api.words.vocabulary import spoken_name, word_table
 
 PEOPLE = frozenset(
     "reader user customer client member guest patient passenger employee person student owner "
@@ -75,15 +73,11 @@ class FunctionWords:
         of_path = operation_of_path(self.method, self.path)
         if of_path and not self.doc.description.strip():
             verb, _, thing = spoken_name(self.doc.name).partition(" ")
-            plain = bool(thing) and verb in known_verbs() and not self._is_named_by_path()
-            plain &= verb not in map(singular, spaced_words(self.path).split())
-            is_act = of_path.split(" ")[0] in self.path.split("/")[-1]
-            return f"{verb} {thing}" if plain and not is_act else of_path
+            is_told = bool(thing) and verb in known_verbs() and not self._is_named_by_path()
+            return f"{verb} {thing}" if is_told else of_path
         sentence = imperative(self.doc.description, self.doc.name)
         if of_path and " " not in sentence.strip():  # "List", "Cancel"
             return f"{base_verb(sentence.strip().lower())} {of_path.partition(' ')[2]}"
-        if of_path and re.search(r" (?:next|previous)$", sentence, re.I):  # "Skip to next"
-            sentence = f"{sentence} {spoken_name(self.doc.name).split()[-1]}"
         is_other = re.search(r"\b(?:documentation|endpoint)\b", sentence, re.I)
         told = {base_verb(each) for each in re.findall(r"[a-z]+", self.told)}
         is_noun = self.method not in ("GET", "") and self.verb_of(sentence) not in told
@@ -127,27 +121,17 @@ class FunctionWords:
 
         A sentence of prose may say anything: "Have a courier fetch your parcels".
         """
-        if not self.method:
-            return operation.head.split(" ")[-1] in self._name_nouns and self._same_verb(
-                operation.verb
-            )
-        behind = " ".join((*operation.owners, *operation.places))
-        sentence = self.sentence.partition(" ")[2].lower()
-        said = {singular(each) for each in f"{operation.thing.lower()} {sentence}".split()}
-        is_placed = operation.own is not None or "{" in behind or operation.determiner == "my"
-        return is_placed or operation.sort == "search" or bool(said & self._name_nouns)
-
-    @cached_property
-    def _name_nouns(self) -> frozenset[str]:
         words = spoken_name(f"{self.doc.name} {self.path}").split()
-        return frozenset([*words, *map(singular, words)])
-
-    def _same_verb(self, verb: str) -> bool:
-        of_name = spoken_name(self.doc.name).split(" ")[0]
-        tables = word_table("operations")["verbs"].values()
-        return of_name == verb.split(" ")[0] or any(
-            {of_name, verb.split(" ")[0]} <= {*row.split()} for row in tables
-        )
+        nouns = {*words, *map(singular, words)}
+        if self.method:
+            told = self.sentence.partition(" ")[2]
+            phrase = " ".join((operation.thing, *operation.owners, *operation.places, told))
+            said = {singular(each) for each in phrase.lower().split()}
+            is_placed = operation.own is not None or operation.determiner == "my"
+            return is_placed or "{" in phrase or operation.sort == "search" or bool(said & nouns)
+        verbs = {words[0], operation.verb.split(" ")[0]}
+        same = (verbs <= {*row.split()} for row in word_table("operations")["verbs"].values())
+        return operation.head.split(" ")[-1] in nouns and (len(verbs) == 1 or any(same))
 
     def is_placed(self, name: str) -> bool:
         """Return whether a parameter is in the path, or identifies the thing."""
@@ -163,16 +147,11 @@ class FunctionWords:
         if in_path and parts[-1] and "{" not in parts[-1] and not behind.startswith(("/{", ",")):
             of_path = singular(spoken_name(parts[-1]))
             is_generic = spaced_words(name) in _GENERIC | {"name", "code", "number"}
-            # "/invoice/files/{invoice_id}", "/embedded/edit_url/{id}": no files are numbered
-            told = spoken_name(f"{'/'.join(parts[:-1])} {self.sentence}")
-            is_owner = bool(nouns and re.search(rf"\b{re.escape(nouns[0])}s?\b", told))
-            is_single = not is_plural(spoken_name(parts[-1]).split(" ")[-1]) and bool(nouns)
-            is_single = is_single and of_path not in nouns[0]
-            is_owner = (is_owner or is_single) and not {*nouns[0].split()} & {*of_path.split()}
             is_generic |= bool(nouns) and not re.search("[aeiouy]", nouns[0])  # "tmpl"
+            before = f" {spoken_name('/'.join(parts[:-1]))} "
             if is_generic:
                 nouns = [of_path, *nouns]
-            elif not is_owner:
+            elif not nouns or f" {nouns[0]} " not in before:  # "/invoice/files/{invoice_id}"
                 nouns = [*nouns, of_path]
         if spaced_words(name) in _GENERIC:
             nouns.append("one")
@@ -224,52 +203,30 @@ class FunctionWords:
         return self.operation.head if self.operation else object_noun(self.sentence, self.doc.name)
 
     @cached_property
-    def object_of_name(self) -> str:
-        """Words after the verb in its name, "diet" of set_diet; "" for the thing itself."""
-        _, *rest = self.name_words.split(" ")
-        rest = rest[1:] if rest and rest[0] in PARTICLES else rest
-        found = " ".join(rest)
-        if rest and len(rest[-1]) <= _SHORTEST_NOUN:
-            found = self.noun_of_sentence
-        things = {*(self.thing_nouns() if self.primary else ()), *PEOPLE}
-        is_thing = bool(rest) and singular(rest[-1]) in {each.split(" ")[-1] for each in things}
-        return "" if is_thing or not 1 <= len(rest) <= 2 or rest[0] in PREPOSITIONS else found
-
-    @cached_property
     def primary(self) -> str | None:
         """The parameter that identifies the thing acted on; None if there is none."""
         if self.operation and self.operation.own:
             return self.operation.own
-        needed = [name for name, kind in self.kinds.items() if kind.required]
+        needed = {name: kind for name, kind in self.kinds.items() if kind.required}
+        placed = {n: k for n, k in needed.items() if not _PLACED.search(spaced_words(n))}
+        noun = self.noun_of_sentence.split(" ")[-1]
+        numbered = {
+            n: k for n, k in placed.items() if k.kind == "identifier" or k.topic == "proper"
+        }
         for group in (
-            [each for each in needed if self._names_thing(each)],
-            [each for each in needed if self._is_listed_thing(each, needed)],
-            [each for each in needed if self.kinds[each].kind == "person_name"],
-            [each for each in needed if self._describes_thing(each)],
+            [n for n, kind in numbered.items() if kind.topic != "postcode"],
+            # zones of a garden, for example
+            [n for n, k in placed.items() if k.kind == "enum" and self._may_list(n, noun, needed)],
+            [n for n, kind in needed.items() if kind.kind == "person_name"],
+            [n for n, kind in placed.items() if kind.kind in ("place", "free_text")],
         ):
-            if group:
-                return min(group, key=self._place)
+            named = [name for name in group if self.kinds[name].topic not in _NO_THING]
+            if named:
+                return min(named, key=self._place)
         return None
 
-    def _names_thing(self, name: str) -> bool:
-        kind = self.kinds[name]
-        if _PLACED.search(spaced_words(name)) or kind.topic == "postcode":
-            return False
-        return kind.kind == "identifier" or (kind.kind == "free_text" and kind.topic == "proper")
-
-    def _is_listed_thing(self, name: str, needed: list[str]) -> bool:
-        """Return whether a listed value says which thing: zones of a garden, for example."""
-        if self.kinds[name].kind != "enum" or _PLACED.search(spaced_words(name)):
-            return False
-        noun = self.noun_of_sentence.split(" ")[-1]
-        of_verb = noun in self.nouns(name) or noun in ("something", "anything", "things", "one")
-        return of_verb or needed == [name]
-
-    def _describes_thing(self, name: str) -> bool:
-        kind = self.kinds[name]
-        if kind.kind == "place" and not _PLACED.search(spaced_words(name)):
-            return True
-        return kind.kind == "free_text" and kind.topic not in _NO_THING
+    def _may_list(self, name: str, noun: str, needed: Collection[str]) -> bool:
+        return noun in (*self.nouns(name), "something", "one") or len(needed) == 1
 
     def _place(self, name: str) -> int:
         """Return the position of a parameter's first mention in the sentence."""
@@ -293,29 +250,17 @@ class FunctionWords:
 
     def is_person(self, name: str) -> bool:
         """Return whether a parameter's values are people or their numbers."""
-        kind = self.kinds[name]
-        if kind.kind == "array" and kind.item is not None:
-            return kind.item.kind == "person_name"
-        if kind.kind == "person_name":
-            return True
-        return kind.kind == "identifier" and bool(PEOPLE & set(self.nouns(name)[0].split()))
+        kind = self.kinds[name].item or self.kinds[name]
+        is_numbered = kind.kind == "identifier" and PEOPLE & {*self.nouns(name)[0].split()}
+        return kind.kind == "person_name" or bool(is_numbered)
 
-    @cached_property
-    def fault(self) -> str | None:
-        """The parameter that describes a fault; None if there is none."""
-        for name, kind in self.kinds.items():
-            about = f"{spaced_words(name)} {kind.description.lower()}"
-            listed = kind.kind == "enum" or (kind.kind == "free_text" and not kind.topic)
-            if kind.required and listed and re.search(r"out of order|broken|fault|defect", about):
-                return name
-        return None
-
-    @cached_property
-    def amount(self) -> str | None:
-        """The only required number beside the thing: paid, read or worked."""
-        kinds = ("number", "quantity_with_unit", "integer")
-        found = [name for name, kind in self.kinds.items() if kind.required and kind.kind in kinds]
-        return found[0] if len(found) == 1 and found[0] != self.primary else None
+    def filled(self, text: str) -> str:
+        """Return a phrase with the nouns for {n}, {ns} and {a}."""
+        noun = self.noun
+        parts = {"{n}": noun, "{ns}": plural(noun), "{a}": with_article(noun)}
+        for mark, word in parts.items():
+            text = text.replace(mark, word)
+        return text
 
     def label(self, name: str) -> str:
         """Return the label of a parameter: its name without its unit and "id"."""
@@ -372,15 +317,6 @@ class FunctionWords:
         if of_name[-1] == "code" or (len(of_name) == 1 and of_name[0] in _ID_ENDS):
             return (self.noun_of_sentence,)
         return self.nouns(self.primary)[:2]
-
-    def filled(self, text: str) -> str:
-        """Return a phrase with the nouns for {n}, {ns} and {a}."""
-        noun = self.noun
-        parts = {"{n}": noun, "{ns}": plural(noun), "{a}": with_article(noun)}
-        parts |= {"{o}": self.object_of_name, "{ao}": with_article(self.object_of_name)}
-        for mark, word in parts.items():
-            text = text.replace(mark, word)
-        return text
 
 
 def _without_id(name: str) -> str:

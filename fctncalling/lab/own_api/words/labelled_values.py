@@ -39,7 +39,6 @@ _OF_QUERIES = frozenset(
     {"filter", "filters", "sort", "sorts", "sort by", "order by", "where", "query"}
 )
 _BARE = frozenset("content text value data id body".split())
-_DISCRIMINATORS = frozenset("type object kind".split())
 _PLACED = frozenset("from to since until before after via near cc bcc".split())
 _WAYS = {"origin": "from", "destination": "to"}
 _DAYS = frozenset("date day time".split())
@@ -59,16 +58,14 @@ class LabelledValue(NamedTuple):
         if self.label in _PLACED:
             return f"{self.label} {self.text}"
         if self.kind in _NUMBERS and determiner == "the":
-            named = re.search(r"[aeiou]", self.label) and len(self.label) > 2
             if is_plural(last := self.label.split(" ")[-1]):
                 has_unit = {last, singular(last)} & {*self.text.split()}
                 return self.text if has_unit else f"{self.text} {self.label}"
-            return (
-                f"{with_article(self.label)} of {self.text}"
-                if named
-                else str(self.label) + (f" {self.text}")
-            )
+            return f"{with_article(self.label)} of {self.text}"
         return f"{determiner} {self.label} {self.text}".strip()
+
+
+UNSAYABLE = LabelledValue("", "", "")
 
 
 def can_be_said(words: FunctionWords, name: str, value: Any) -> bool:
@@ -82,7 +79,7 @@ def can_be_said(words: FunctionWords, name: str, value: Any) -> bool:
         return True
     if kind.kind in ("object", "one_of") and words.label(name) in _OF_QUERIES:
         return False
-    labels = [e.label for e in _leaves(kind, value, words.label(name), Random(0), _repeated(words))]
+    labels = [each.label for each in _leaves(kind, value, words.label(name), Random(0))]
     return _are_distinct(labels) and len(labels) <= MOST_LABELLED
 
 
@@ -92,58 +89,35 @@ def _are_distinct(labels: Sequence[str]) -> bool:
     return are_said and 0 < len({*labels}) == len(labels)
 
 
-def _repeated(words: FunctionWords) -> str:
-    """Return the key by which a body repeats the number of the path's thing; "" for none."""
-    return words.primary if words.primary and f"{{{words.primary}}}" in words.path else ""
-
-
-def repeats_thing(words: FunctionWords, value: Any) -> bool:
-    """Return whether a body has the number of the path's thing in it."""
-    return isinstance(value, Mapping) and _repeated(words) in value
-
-
-def _leaves(
-    kind: ArgumentKind, value: Any, label: str, rng: Random, unsaid: str = ""
-) -> Iterator[LabelledValue]:
-    """Yield the innermost values with their nouns; the only value of a key stays unsaid.
-
-    `unsaid`: the key that repeats the number of the thing.
-    """
+def _leaves(kind: ArgumentKind, value: Any, label: str, rng: Random) -> Iterator[LabelledValue]:
+    """Yield the innermost values with their nouns; the only value of a key stays unsaid."""
     if isinstance(value, Mapping):
-        rest = {name: each for name, each in value.items() if name != unsaid}
-        yield from _of_object(kind, rest, label, rng)
+        yield from _of_object(kind, value, label, rng)
     elif isinstance(value, list) and kind.item and any(isinstance(e, Mapping) for e in value):
         yield from _of_items(kind.item, value, label, rng)
     elif isinstance(value, bool):
-        yield LabelledValue("", "", "boolean")  # a nested flag, which has no wording
+        yield UNSAYABLE  # a nested flag, which has no wording
     else:
         if isinstance(value, list):
             label = singular(label) if len(value) == 1 else plural(singular(label))
-        elif (
-            is_plural(label.split(" ")[-1]) and kind.kind not in _NUMBERS and "," not in str(value)
-        ):
+        elif kind.kind not in _NUMBERS and "," not in str(value):
             label = singular(label)
-        inner = kind.item or kind
         text = spoken_value(kind, value, rng)
         is_prose = kind.kind == "free_text" and len(text.split()) > 3
         quoted = f'"{text}"' if is_prose else with_optional_quotes(kind, text, "", rng)
-        yield LabelledValue(label, quoted, inner.kind)
+        yield LabelledValue(label, quoted, (kind.item or kind).kind)
 
 
 def _of_object(
     kind: ArgumentKind, value: Mapping[str, Any], label: str, rng: Random
 ) -> Iterator[LabelledValue]:
     keys = kind.keys_of(value)
-    only = {name: e for name, e in value.items() if name in keys and len(keys[name].values) == 1}
-    sort = next((str(e) for name, e in only.items() if name in _DISCRIMINATORS), "")
-    rest = {name: each for name, each in value.items() if name not in only}
+    rest = {name: e for name, e in value.items() if name not in keys or len(keys[name].values) != 1}
     for name, each in rest.items():
         if name not in keys:
-            yield LabelledValue("", "", "")
+            yield UNSAYABLE
             continue
         own = " ".join(w for w in spoken_name(name).split() if w not in _ID_ENDS)
-        if sort and not own and label in WRAPPERS:
-            own = spoken_name(sort)
         yield from _leaves(keys[name], each, _within(label, own, alone=len(rest) == 1), rng)
 
 
@@ -170,7 +144,7 @@ def _of_items(
         texts = [each[0].text for each in parts]
         yield LabelledValue(plural(parts[0][0].label), join_with_and(texts, rng), "array")
     else:
-        yield LabelledValue("", "", "")
+        yield UNSAYABLE
 
 
 def said_values(
@@ -188,8 +162,6 @@ def said_values(
         rng.shuffle(names)
     for name in names:
         value = arguments[name]
-        if words.method and str(value) in arguments and words.kinds[name].values:
-            continue  # names the form that is said
         if name == words.primary and not words.method:
             text = spoken_value_with_noun(words, name, value, rng)
             form = "- {} -" if words.kinds[name].kind == "identifier" else "for {}"
@@ -208,7 +180,7 @@ def _labelled(words: FunctionWords, name: str, value: Any, rng: Random) -> Itera
     """Yield a value with its noun, an object by its innermost keys if these have nouns."""
     kind, label, noun = words.kinds[name], words.label(name), words.nouns(name)[0]
     label = noun if label in _GENERIC and noun != "one" else label
-    leaves = [*_leaves(kind, value, label, rng, _repeated(words))]
+    leaves = [*_leaves(kind, value, label, rng)]
     if not _are_distinct([each.label for each in leaves]):
         leaves = [LabelledValue(label, spoken_value(kind, value, rng), kind.kind)]
     for each in leaves:
@@ -254,15 +226,10 @@ def _together(
 def _alone(value: LabelledValue, sort: str, mood: str, rng: Random) -> SaidValue:
     label, text, kind = value
     if label in ("name", "title") and sort == "make":
-        return SaidValue(
-            rng.choice((f"called {text}", f"named {text}", f"with the {label} {text}")), False
-        )
-    if label in _QUERIES and sort == "other":
-        return SaidValue(f"for {text}", False)
+        said = (f"called {text}", f"named {text}", f"with the {label} {text}")
+        return SaidValue(rng.choice(said), False)
     if label in _QUERIES:
-        return SaidValue(
-            rng.choice((f"with {text} in it", f"that match {text}", f"matching {text}")), False
-        )
+        return SaidValue(f"matching {text}", False)
     if kind == "identifier" and sort in ("look", "search"):
         return SaidValue(f"for the {label} {text}", False)
     if rng.random() < 0.25 and kind not in _NUMBERS:

@@ -42,7 +42,7 @@ PLACING = frozenset(
     "since via per as within across against using around near inside towards through".split()
 )
 LISTS = frozenset("list lists collection set array page".split())
-MOST_WORDS = 14  # of a phrase; what is longer loses what stands behind
+
 Segment = tuple[str, list[str]]
 """A preposition and the words behind it."""
 
@@ -90,8 +90,7 @@ class NounBinding:
         """Return (many, determiner, words) of the thing."""
         low = [each.lower() for each in words]
         kept = without_fill(words, FILL | {"new", "additional"}) or content(words)
-        if len(kept) > 1 and kept[-1] in ("resource", "object", "entity", "record"):
-            kept = kept[:-1]
+        kept = kept[:-1] if kept[1:] and kept[-1] in ("resource", "object", "record") else kept
         head = kept[-1].lower() if kept else ""
         many = is_plural(head) and head not in MASS
         several = bool({"all", "multiple", "several"} & set(low))
@@ -103,8 +102,6 @@ class NounBinding:
 
     def _is_fresh(self, first: str) -> bool:
         """Return whether the thing is none that there is already: "place an order"."""
-        if self._verb.split(" ")[-1] in PLACING:
-            return False
         return self._sort == "make" or (
             self._sort == "other" and (first in INDEFINITE or self._verb in _FRESH)
         )
@@ -130,8 +127,6 @@ class NounBinding:
 
         None where a phrase behind has that noun: "the shared link of a web link".
         """
-        if not words:
-            return None
         in_path = [each for each in self._open.values() if each.in_path]
         last = next((each for each in in_path if each.is_last), None)
         is_new = self._sort == "make" and last is None
@@ -148,16 +143,12 @@ class NounBinding:
                 certain = each is last or not in_path
                 ends = certain or len(words) >= len(noun.split())
                 if (ends and _ends_alike(words, noun)) or (noun == "one" and certain):
-                    return None if is_new else self._take(each, words)
-        if last is None or self._sort == "make":
-            return None
-        initials = "".join(word[0] for word in words).lower()
-        named = {word for noun in last.nouns for word in [noun, *noun.split()]}
-        return self._take(last, words) if named & {initials, words[-1]} else None
+                    return None if is_new else self._take(each, " ".join(words))
+        return None
 
-    def _take(self, parameter: SpokenParameter, words: list[str]) -> str:
+    def _take(self, parameter: SpokenParameter, noun: str) -> str:
         del self._open[parameter.name]
-        self.nouns[parameter.name] = singular(" ".join(words))
+        self.nouns[parameter.name] = singular(noun)
         return parameter.name
 
     def without_prefix(self, words: list[str]) -> str:
@@ -185,18 +176,13 @@ class NounBinding:
             if place == "by" and any(_ends_alike(kept, noun) for noun in named):
                 continue
             if (parameter := self._bound(kept, of_place=True)) is not None:
-                of_thing = place in ("by", "with", "using") or (self._sort, place) == (
-                    "look",
-                    "from",
-                )
-                place = self._owning if of_thing else place
+                of_thing = (*("by", "with", "using"), *(["from"] if self._sort == "look" else []))
+                place = self._owning if place in of_thing else place
                 found.append(f"{place} {{{parameter}}}")
             elif self._tells_nothing(words, kept):
                 continue
             elif kept and place not in ("by", "using") and kept[-1].lower() not in _UNTOLD:
                 found.append(f"{place} {_with_determiner(words, kept, self._has_articles)}")
-        while sum(len(each.split()) for each in found) > MOST_WORDS and "{" not in found[-1]:
-            found.pop()
         return tuple(found)
 
     def _tells_nothing(self, words: list[str], kept: list[str]) -> bool:
@@ -233,9 +219,7 @@ class NounBinding:
                 for noun in each.nouns:
                     same = singular(said.lower()) == noun
                     if same or (not whole and _ends_alike(said.split(), noun)):
-                        del self._open[each.name]
-                        self.nouns[each.name] = singular(said)
-                        return each.name
+                        return self._take(each, said)
         return None
 
 
@@ -244,8 +228,6 @@ _IDENTIFIERS = ("id", "ids", "name", "key", "slug", "identifier", "number", "cod
 
 def _ends_alike(words: Sequence[str], noun: str) -> bool:
     """Return whether a phrase ends with a noun, or the noun with the whole phrase."""
-    if not words:
-        return False
     one = singular(" ".join(words).lower()).split()
     two = noun.lower().split()
     count = min(len(one), len(two))
@@ -258,8 +240,6 @@ def _with_determiner(words: list[str], kept: list[str], has_articles: bool) -> s
     low = [each.lower() for each in words]
     if "your" in low:
         return f"our {phrase}"
-    if low[0] in INDEFINITE or {"given", "specified"} & set(low):
-        return with_article(phrase)
     is_single = not is_plural(kept[-1].lower()) and kept[-1] not in MASS and kept[-1].islower()
     return f"the {phrase}" if low[0] == "the" or (is_single and not has_articles) else phrase
 
@@ -388,19 +368,13 @@ def read_operation(
     if not segments:
         return None
     sort = _sort_of(verb, method)
-    if sort == "search" and not content(segments[0][1]):
-        behind = segments[1][0] if len(segments) > 1 else "by"
-        if behind in ("by", "with"):  # "search by title"
-            verb, sort, segments = "run", "other", [("", ["a", "search"])]
-    verb, segments = _object_first(verb, segments, sort, path)
+    verb, segments = _object_first(verb, segments, sort)
     place, words = segments[0]
     if place or not words:
         return None
     has_articles = re.search(r"\b(?:an?|the)\b", sentence) is not None
     binding = NounBinding(verb, sort, path, parameters, has_articles, said_apart)
     many, determiner, thing = binding.thing(words)
-    if len(thing) > 1 and base_verb(thing[-1].lower()) == verb:  # "refresh: OAuth Token Refresh"
-        thing = thing[:-1]
     thing = binding.without_owner(thing)
     phrases = [words for _, words in segments[1:]]
     own = binding.thing_parameter(thing, many, phrases)
@@ -477,8 +451,6 @@ def _segments(words: list[str]) -> tuple[str, list[Segment]]:
     segments: list[Segment] = [("", [])]
     for index, word in enumerate(words[at:], at):
         following = words[index + 1] if index + 1 < len(words) else ""
-        if word == "by" and following.endswith("ing"):
-            break
         is_given = word in ("given", "provided") and content(segments[-1][1])
         is_end = word in ("and", "or") and not following
         if word in _CLAUSE or is_given or is_end:
@@ -492,9 +464,6 @@ def _segments(words: list[str]) -> tuple[str, list[Segment]]:
             segments.append((word, []))
         else:
             segments[-1][1].append(word)
-    thing = segments[0][1]
-    if len(thing) > 1 and thing[-1] in PARTICLES and [e[0] for e in segments[1:2]] != ["of"]:
-        verb = f"{verb} {thing.pop()}"  # "sign a student up for a course"
     return verb, segments
 
 
@@ -507,17 +476,12 @@ def _begins_a_verb(word: str, following: str, after: list[str]) -> bool:
     return bool(after) and after[0] in FILL | {"it", "them", "its", "their", "new"}
 
 
-def _object_first(
-    verb: str, segments: list[Segment], sort: str, path: str
-) -> tuple[str, list[Segment]]:
+def _object_first(verb: str, segments: list[Segment], sort: str) -> tuple[str, list[Segment]]:
     """Return verb and phrases with that of the thing first: "search for books", "details of a"."""
     if not content(segments[0][1]) and len(segments) > 1:
         place, words = segments[1]
         if place == "of" or (sort == "search" and place in ("for", "through", "in")):
             return verb, [("", segments[0][1] + words), *segments[2:]]
-        things = things_of_path(path)
-        if place in ("with", "as") and len(things) > 1:  # "send with template"
-            return verb, [("", ["a", *singular(spoken_name(things[0])).split()]), *segments[1:]]
         return f"{verb} {place}", [("", words), *segments[2:]]
     telling = content(segments[0][1])
     if sort != "make" and len(segments) > 1 and len(telling) == 1:

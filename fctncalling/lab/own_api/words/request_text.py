@@ -58,9 +58,8 @@ def said_call(
             form = text.replace(f"{{{name}}}", "{}")
             text = own_clause(words, name, arguments[name], rng, form)
         else:
-            slot, said = f"{{{name}}}", slot_text(words, name, arguments[name], rng)
+            slot, said = f"{{{name}}}", spoken_value_with_noun(words, name, arguments[name], rng)
             text = text.replace(slot, _without_noun(said, text.partition(slot)[0]))
-    text = re.sub(r"\b(?:on|about|with) (?:some|any)thing by\b", "by", text)
     rest = [name for name in arguments if name not in frame.parameters]
     if words.clauses is not None:
         text += own_clauses(words, [n for n in rest if n in words.clauses], arguments, rng)
@@ -174,23 +173,11 @@ def _without_noun(said: str, before: str) -> str:
     return behind if is_noun else said
 
 
-def slot_text(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
-    """Return a value within a phrase, in the words that it may have."""
-    if isinstance(value, WordedValue):
-        return value.text
-    return spoken_value_with_noun(words, name, value, rng)
-
-
 def several_things(words: FunctionWords, name: str, values: Sequence[Any], rng: Random) -> str:
-    """Return several things of a kind as "A and B", now and then after their noun."""
+    """Return several things of a kind as "A and B", of an HTTP API after their noun."""
     texts = [spoken_value(words.kinds[name], each, rng) for each in values]
-    nouns, front = words.thing_nouns() if name == words.primary else (), ""
-    if words.method and nouns:
-        front = f"{rng.choice(('', 'the '))}{plural(nouns[0])} "
-    elif nouns and rng.random() < 0.3:
-        front = words.filled("{ns} ") if nouns[0] == words.noun else ""
-    elif len(texts) == 2 and rng.random() < 0.4:
-        front = rng.choice(("both ", "both ", "these two, "))
+    nouns = words.thing_nouns() if words.method and name == words.primary else ()
+    front = f"{rng.choice(('', 'the '))}{plural(nouns[0])} " if nouns else ""
     return front + join_with_and(texts, rng)
 
 

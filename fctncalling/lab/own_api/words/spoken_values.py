@@ -6,6 +6,7 @@ import datetime
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -69,11 +70,6 @@ def spoken_time(hour: int, minute: int, rng: Random) -> str:
 
 
 STANDARD_WORDS_SHARE = 0.35  # of codes that are said by their names: "Germany" for DE
-_WRITTEN_TOGETHER = re.compile(
-    r"(?:without|no) (?:blanks?|spaces?|hyphens?)|(?:letters|digits) only|letters and digits only",
-    re.I,
-)
-"""Description of a code that people write with a blank or hyphen all the same: "KLM 482"."""
 
 
 def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
@@ -81,135 +77,82 @@ def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
     if isinstance(value, WordedValue):
         return value.text
     if isinstance(value, Mapping):
-        return _said_object(kind, value, rng)
+        keys = kind.keys_of(value)
+        said = {
+            n: spoken_value(keys[n], e, rng) if n in keys else _plain(e) for n, e in value.items()
+        }
+        return ", ".join(f"{spaced_words(name)} {text}" for name, text in said.items())
     if isinstance(value, list):
         return _listed(kind, value, rng)
-    return _said(kind, value, rng)
-
-
-def _said_plainly(value: Any) -> str:
-    """Return a value of no known kind literally, but never as Python writes an object."""
-    if isinstance(value, WordedValue):
-        return value.text
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_said_plainly(each)}" for key, each in value.items())
-    if isinstance(value, list):
-        return enumerated([_said_plainly(each) for each in value])
-    return _plain(value)
-
-
-def _plain(value: Any) -> str:
-    return f"{value:.12g}" if isinstance(value, float) and abs(value) < 1e6 else str(value)
-
-
-def _said(kind: ArgumentKind, value: Any, rng: Random) -> str:
     if kind.values or kind.kind == "enum":
         return rng.choice(enum_value_words(kind, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return _number(kind, value, rng)
-    return _text(kind, str(value), rng)
+    is_number = isinstance(value, int | float)
+    return _number(kind, value, rng) if is_number else _text(kind, str(value), rng)
+
+
+def _plain(value: Any) -> str:
+    """Return a value literally, but never as Python writes an object."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(each)}" for key, each in value.items())
+    return f"{value:.12g}" if isinstance(value, float) and abs(value) < 1e6 else str(value)
 
 
 def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
     """Return the words of a listed value: itself, and those that fit none of the other values."""
-    plain = str(value).replace("_", " ").replace("-", " ") if " " not in str(value) else str(value)
-    if re.match(r"-[a-z]", str(value)) and str(value)[1:] in kind.values:
-        return [f"{spaced_words(str(value))} in descending order"]
-    if sum(_small(each) == _small(value) for each in kind.values if each != f"-{value}") > 1:
-        return [str(value)]  # only its letters tell it from another
+    text = str(value)
     if kind.topic in STANDARDS:
-        return [str(value), *STANDARDS[kind.topic].says(str(value))]
-    if re.search(r"\w[.:/]\w|[\[\]{}]", str(value)):
-        return [str(value)]  # a path or another code
-    is_shouted = (
-        kind.evidence != "x-kind"
-        and re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", str(value)) is not None
-    )
-    if is_shouted:
-        plain = plain.lower()
-    elif not re.search(r"[a-z]", str(value)) or re.search(r"\d", str(value)):
-        return [str(value)]  # codes are said as they are
-    words = _row(value).get("words", ())
+        return [text, *STANDARDS[kind.topic].says(text)]
+    shouted = kind.evidence != "x-kind" and re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", text)
+    if re.search(r"\w[.:/]\w|[\[\]{}\d]", text) or not (shouted or re.search(r"[a-z]", text)):
+        return [text]  # codes are said as they are
+    if re.match(r"-[a-z]", text) and text[1:] in kind.values:
+        return [f"{spaced_words(text)} in descending order"]
+    plain = text if " " in text else text.replace("_", " ").replace("-", " ")
+    plain = plain.lower() if shouted else plain
+    taken = {each for other in kind.values if other != value for each in _all_words(str(other))}
+    if plain.lower() in taken:
+        return [text]  # only its letters tell it from another
+    words = value_row(text).get("words", ())
     if len(plain) < 5 and words and words[0].startswith(plain):
         return [*words]  # "ascending" for asc
-    is_code = len(plain) < 3  # which people rarely say
-    found = [plain] if is_code else [plain, plain]
-    about = kind.description.lower()
-    for word in words:
-        if word.startswith("the ") and word.split(" ")[-1] not in about:
-            continue  # "the ordinary service" of a notification
-        if not any(_shares(word, other) for other in kind.values if other != value):
-            found += [word] * (4 if is_code else 1)
-    return found
+    about = kind.description.lower()  # no "ordinary service" of a notification
+    fitting = [each for each in words if each.lower() not in taken]
+    fitting = [e for e in fitting if not e.startswith("the ") or e.split(" ")[-1] in about]
+    if len(plain) < 3:  # a code, which people rarely say
+        return [plain, *(each for each in fitting for _ in range(4))]
+    return [plain, plain, *fitting]
 
 
-def _small(value: Any) -> str:
-    return re.sub(r"[\W_]+", " ", str(value)).lower()
-
-
-def enum_value_clauses(kind: ArgumentKind, value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return (clauses, sentences) that say a listed value without the parameter's name.
-
-    From the table and from the description: "express (next day)", "morning is 8 to 12".
-    """
-    row = _row(value)
-    clauses, sentences = list(row.get("clauses", ())), list(row.get("sentences", ()))
-    gloss = _gloss(kind.description, str(value))
-    if gloss and re.match(r"\d{1,2} to \d{1,2}$", gloss):
-        low, high = gloss.split(" to ")
-        clauses += [f"between {low} and {high} o'clock", f"from {low} to {high}"]
-        low, high = (NUMBERS[int(each)] if int(each) < 13 else each for each in (low, high))
-        clauses += [f"between {low} and {high}".replace("and twelve", "and noon")]
-    elif gloss:
-        clauses.append(f"so that it is {gloss}" if re.search(r"\d|next", gloss) else gloss)
-    return tuple(clauses), tuple(sentences)
-
-
-def _row(value: Any) -> dict[str, tuple[str, ...]]:
+@cache
+def value_row(value: str) -> dict[str, tuple[str, ...]]:
+    """Return the table's words, clauses and sentences of a listed value."""
     table: dict[str, dict[str, str]] = word_table("value_words")["values"]
-    key = str(value) if str(value) in table else str(value).lower().replace(" ", "_")
+    key = value if value in table else value.lower().replace(" ", "_")
     return {part: split_phrases(text) for part, text in table.get(key, {}).items()}
 
 
-def _shares(word: str, other: Any) -> bool:
-    """Return whether a word also means another value of the list."""
-    words = {each.lower() for each in _row(other).get("words", ())}
-    return word.lower() in words | {str(other).lower().replace("_", " ")}
-
-
-def _gloss(description: str, value: str) -> str:
-    """Return a description's gloss on a listed value, in brackets or after "is"."""
-    word = re.escape(value)
-    if found := re.search(rf"\b{word} \(([^)]+)\)", description):
-        return found[1]
-    if found := re.search(rf"\b{word} (?:is |= ?)?(\d+ to \d+)\b", description):
-        return found[1]
-    return ""
+@cache
+def _all_words(value: str) -> frozenset[str]:
+    words = (each.lower() for each in value_row(value).get("words", ()))
+    return frozenset((*words, re.sub("[_-]", " ", value.lower())))
 
 
 _UNITS = {
-    "kg": "mass-kilogram",
-    "g": "mass-gram",
-    "km": "length-kilometer",
-    "m": "length-meter",
-    "cm": "length-centimeter",
-    "mm": "length-millimeter",
-    "miles": "length-mile",
-    "l": "volume-liter",
-    "%": "concentr-percent",
     "degrees Celsius": "temperature-celsius",
+    "%": "concentr-percent",
     **{f"{each}s": f"duration-{each}" for each in "second minute hour day week month year".split()},
+    **dict(
+        pair.split("/")
+        for pair in "kg/mass-kilogram g/mass-gram km/length-kilometer m/length-meter l/volume-liter"
+        " cm/length-centimeter mm/length-millimeter miles/length-mile".split()
+    ),
 }
-"""Unit -> Unicode's name of it."""
-_SMALLER = {"kg": "g", "km": "m"}
 
 
 def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
     unit = kind.unit
-    if round(value, 3) != value:
-        return _plain(value)  # forms of units and of money round
     if kind.topic == "fraction":
         return f"{value * 100:g}%"
     if unit.endswith(" cents"):
@@ -219,30 +162,25 @@ def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
     amount: str | None = word_table("value_words")["amounts"].get(f"{unit} {value:g}")
     if amount is not None and rng.random() < 0.3:
         return amount
-    if unit in _SMALLER and 0 < value < 1 and rng.random() < 0.5:
-        unit, value = _SMALLER[unit], round(value * 1000)
     plain, numerals = _plain(value), f"{value:,.12g}"
-    if (
-        value >= 1000
-        and kind.kind not in ("identifier", "year")
-        and not kind.topic
-        and rng.random() < 0.4
-    ):
+    is_amount = kind.kind not in ("identifier", "year") and not kind.topic
+    if value >= 1000 and is_amount and rng.random() < 0.4:
         plain = numerals.replace(",", rng.choice((",", ",", " ")))
     elif value == int(value) and 0 < value < len(NUMBERS) and rng.random() < 0.4:
         plain = NUMBERS[int(value)]
     elif value % 1 == 0.5 and 1 <= value < len(NUMBERS) and rng.random() < 0.2:
         plain = f"{NUMBERS[int(value)]} and a half"
-    if unit not in _UNITS:
+    if unit not in _UNITS or round(value, 3) != value:  # forms of units round
         return plain
-    if value == 1 and _UNITS[unit].startswith("duration"):
+    is_duration = _UNITS[unit].startswith("duration")
+    if value == 1 and is_duration:
         one = singular(unit)
         return f"{rng.choice(('one', '1', 'a' if one != 'hour' else 'an'))} {one}"
-    is_long = _UNITS[unit].startswith("duration") or plain.isalpha() or rng.random() < 0.5
+    is_long = is_duration or plain.isalpha() or rng.random() < 0.5 or " " in plain
     text = library("babel.units").format_unit(
         value,
         _UNITS[unit],
-        length="long" if is_long or " " in plain else "short",
+        length="long" if is_long else "short",
         locale=rng.choice(("en_GB", "en_US")),
     )
     return str(text).replace(numerals, plain)
@@ -261,17 +199,12 @@ def _money(value: float, currency: str, rng: Random) -> str:
 
 
 def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
-    if kind.kind == "identifier" and _WRITTEN_TOGETHER.search(kind.description):
-        apart = re.sub(r"(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])", rng.choice(" -"), value, count=1)
-        return apart if rng.random() < 0.5 else value
     if kind.kind == "standard":
         words = STANDARDS[kind.topic].says(value)
         return rng.choice(words) if words and rng.random() < STANDARD_WORDS_SHARE else value
     if named := [each for each in other_forms(kind.topic, value) if each.startswith("the ")]:
         return named[0]  # "the Louvre", which a call names without its article
     when = parse_moment(value, kind.format) if kind.format and "%" in kind.format else None
-    if when is not None and (when.second or when.tzinfo):
-        return value  # which no spoken form says
     if when is not None and kind.kind == "date":
         return spoken_date(when.date(), rng)
     if when is not None and kind.kind == "time":
@@ -287,18 +220,14 @@ def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
 
 
 def _listed(kind: ArgumentKind, value: list[Any], rng: Random) -> str:
-    item = kind.item
+    item, numbers = kind.item, all(isinstance(each, int | float) for each in value)
     texts = [
-        _said_plainly(each)
-        if item is None or (isinstance(each, int | float) and not item.unit)
-        else spoken_value(item, each, rng)
+        spoken_value(item, each, rng) if item and not (numbers and not item.unit) else _plain(each)
         for each in value
     ]
-    if item is not None and item.kind in ("object", "one_of"):
-        return "; ".join(texts)
     if kind.type == "tuple":
         return f"({', '.join(texts)})"
-    if all(isinstance(each, int | float) for each in value):
+    if numbers:
         return enumerated(texts)  # "3 plus 4" would be a sum
     return join_with_and(texts, rng)
 
@@ -311,18 +240,3 @@ def join_with_and(texts: Sequence[str], rng: Random) -> str:
     if len(texts) < 2:
         return texts[0]
     return enumerated(texts, " and " if rng.random() < 0.75 else rng.choice(_CONJUNCTIONS))
-
-
-def _said_object(kind: ArgumentKind, value: Mapping[str, Any], rng: Random) -> str:
-    """Return an object's values: an address in one line, other values after their keys."""
-    keys, parts = kind.keys_of(value), []
-    for name, each in value.items():
-        text = spoken_value(keys[name], each, rng) if name in keys else _said_plainly(each)
-        tells = name in keys and keys[name].kind in _TELLING
-        is_clear = tells or re.search(r"zip|post|street", name.lower())
-        parts.append(text if is_clear else f"{spaced_words(name)} {text}")
-    return ", ".join(parts)
-
-
-_TELLING = ("object", "one_of", "place", "person_name", "email", "url")
-"""Kinds of values that need no key before them."""
