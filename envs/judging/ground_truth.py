@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from fctncalling.checkers.multi_turn import LiveTurnResults, Turn
 from fctncalling.data.types import Task, TurnResults
-from fctncalling.envs.episode.content_hash import UnreadableStateError, content_hash
+from fctncalling.envs.episode.state import UnreadableStateError, content_hash
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.python_source.parse import PlainCall
+from fctncalling.envs.python_source.call_source import PlainCall
 from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES
 from fctncalling.envs.tools.tool_state import snapshot
 

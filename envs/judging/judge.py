@@ -27,7 +27,7 @@ from fctncalling.envs.judging.ground_truth import (
     replay_turns,
 )
 from fctncalling.envs.judging.strict import first_leniency_in_turn
-from fctncalling.envs.python_source.parse import PlainCall
+from fctncalling.envs.python_source.call_source import PlainCall
 from fctncalling.envs.rewards import StepOutcome, scored_turns
 
 __all__ = ["ANSWER_FORMS", "judge", "judge_turns", "replay_ground_truth"]

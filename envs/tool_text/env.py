@@ -15,8 +15,8 @@ from fctncalling.checkers.math.answer import check_answer, extract_final_answer,
 from fctncalling.checkers.math.symbolic import SymbolicComparer
 from fctncalling.data.types import Call, Message, Verdict
 from fctncalling.data.unsafe_text import cut_text, encodable_text, encodable_value, join_surrogates
+from fctncalling.envs.conversations import check_render_mode, transcript
 from fctncalling.envs.episode.state import reraise_as_infrastructure
-from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.errors import InfrastructureError, import_extra
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.inline import InlineCalls, PausedMessage

@@ -257,7 +257,7 @@ class ExtraMetrics(SuccessCounts):
 
 def steps_of_messages(task: Task, response: Any, form: str) -> list[StepRecord]:
     """Return the steps of an answer's messages, as StepRecords of an episode."""
-    from fctncalling.envs.episode.parsing import parse_message
+    from fctncalling.envs.episode_runner import parse_message
     from fctncalling.envs.handlers.registry import handler_for
 
     if form == "decoded_calls":

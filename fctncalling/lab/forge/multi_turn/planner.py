@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.python_source.parse import PlainCall
+from fctncalling.envs.python_source.call_source import PlainCall
 from fctncalling.envs.tools import tool_class
 from fctncalling.lab.forge.multi_turn import inventory
 from fctncalling.lab.forge.multi_turn.dials import (
