@@ -223,9 +223,11 @@ MAY_CALL = {
         "import_module",
     ): "classes that a task names by their path, where the user allows it",
     ("data/token_file.py", "getattr"): "fields of a dataclass",
-    ("envs/episode/state.py", "getattr"): "fields of a dataclass",
+    (
+        "envs/episode/state.py",
+        "getattr",
+    ): "fields of a dataclass; attributes that an object has, and fixed names",
     ("envs/handlers/return_formats.py", "format"): "stubs of the formats themselves",
-    ("envs/episode/content_hash.py", "getattr"): "attributes that an object has, and fixed names",
     ("envs/tools/__init__.py", "getattr"): "classes that the registry or the user names",
     ("envs/tools/__init__.py", "import_module"): "classes that the registry or the user names",
     ("envs/errors.py", "import_module"): "optional libraries",
