@@ -23,8 +23,13 @@ from fctncalling.envs.handlers.inline import InlineCalls, PausedMessage
 from fctncalling.envs.rewards import paid_by_user
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText
 from fctncalling.envs.task_set import TaskList, requested_task_id
-from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, MathTasks
-from fctncalling.envs.tool_text.tasks import QuestionTask, TextTasks, load_text_tasks
+from fctncalling.envs.tool_text.tasks import (
+    CalculatorTasks,
+    MathTasks,
+    QuestionTask,
+    TextTasks,
+    load_text_tasks,
+)
 from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument
 
 REWARDS = ("numeric", "aime", "text", "symbolic")

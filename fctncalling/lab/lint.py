@@ -35,8 +35,7 @@ from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.episode_runner import EXECUTION_ERROR, is_tool_error
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.judging.ground_truth import ExtraTools
-from fctncalling.envs.judging.judge import judge
+from fctncalling.envs.judging.judge import ExtraTools, judge
 from fctncalling.envs.judging.oracle import oracle_calls, parse_call_string
 from fctncalling.envs.prompting.prompts import TaskPrompt
 from fctncalling.envs.python_source.call_source import parse_expression

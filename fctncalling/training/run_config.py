@@ -10,7 +10,7 @@ from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.prompting.prompts import PROMPT_STYLES
 from fctncalling.envs.rewards import QUESTION_COST
 from fctncalling.envs.teams import BUILT_IN_TEAMS
-from fctncalling.envs.tools.box.tool_server import TIMEOUT_S
+from fctncalling.envs.tools.box.toolbox import TIMEOUT_S
 from fctncalling.envs.users.user_names import NAMES
 
 _SHORT: dict[str, Any] = {

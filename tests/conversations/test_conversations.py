@@ -142,7 +142,7 @@ def test_lines_and_arrays_hold_the_same_conversations(text: Any, tmp_path: Path)
     path.write_text(text(talks), encoding="utf-8")
     for most in (1 << 25, 128):  # bytes that are read at once
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("fctncalling.conversations.conversation_log.MAX_WHOLE", most)
+            patch.setattr("fctncalling.conversations.logged_tasks.MAX_WHOLE", most)
             assert holds_conversations(path)
             assert len(read_log(path)) == 3
     read = [(number, each.messages[0]["content"]) for number, each in read_log(path)]

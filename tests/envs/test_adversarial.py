@@ -212,7 +212,7 @@ MAY_CALL = {
         "getattr",
     ): "public methods of the task's classes, by a list made beforehand",
     ("envs/python_source/call_source.py", "compile"): "to a code object that is thrown away",
-    ("envs/tools/box/tool_server.py", "import_module"): "the MCP client, one constant name",
+    ("envs/tools/box/toolbox.py", "import_module"): "the MCP client, one constant name",
     ("envs/user_tools.py", "getattr"): "classes that the user gives",
     (
         "envs/named_tools.py",
