@@ -297,12 +297,10 @@ def _check_choices(handler: str, reward: str | TextReward) -> None:
 def calculator_env(**keywords: Any) -> ToolTextEnv:
     """Make TRL's environment "learning to use a calculator".
 
-    Generated sums, its call syntax, reward 1 for the right result.
-
-    Keywords are ToolTextEnv's, and win.
+    Generated sums, its call syntax, reward 1 for the right result: the defaults of ToolTextEnv,
+    whose keywords it takes.
     """
-    defaults = {"handler": "request_call", "tools": ("calculator",), "reward": "numeric"}
-    return ToolTextEnv(**_with_tasks(CalculatorTasks, {**defaults, **keywords}))
+    return ToolTextEnv(**keywords)
 
 
 def python_math_env(**keywords: Any) -> ToolTextEnv:
@@ -311,8 +309,10 @@ def python_math_env(**keywords: Any) -> ToolTextEnv:
     Keywords are ToolTextEnv's, and win: handler="markdown_block" takes fenced blocks,
     "request_call" several tools.
     """
+    if keywords.get("tasks") is None and keywords.get("dataset_path") is None:
+        keywords["tasks"] = MathTasks()
     defaults = {"handler": "python_block", "tools": ("python_executor",), "reward": "aime"}
-    return ToolTextEnv(**_with_tasks(MathTasks, {**defaults, **keywords}))
+    return ToolTextEnv(**{**defaults, **keywords})
 
 
 JOBS: dict[str, Callable[..., ToolTextEnv]] = {
@@ -321,9 +321,3 @@ JOBS: dict[str, Callable[..., ToolTextEnv]] = {
     "tool_text": ToolTextEnv,
 }
 """`--env_name` -> what makes the environment."""
-
-
-def _with_tasks(maker: Callable[[], Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    if keywords.get("tasks") is None and keywords.get("dataset_path") is None:
-        keywords["tasks"] = maker()
-    return keywords
