@@ -311,8 +311,8 @@ def python_math_env(**keywords: Any) -> ToolTextEnv:
     """
     if keywords.get("tasks") is None and keywords.get("dataset_path") is None:
         keywords["tasks"] = MathTasks()
-    defaults = {"handler": "python_block", "tools": ("python_executor",), "reward": "aime"}
-    return ToolTextEnv(**{**defaults, **keywords})
+    defaults: dict[str, Any] = {"handler": "python_block", "tools": ("python_executor",)}
+    return ToolTextEnv(**{**defaults, "reward": "aime", **keywords})
 
 
 JOBS: dict[str, Callable[..., ToolTextEnv]] = {

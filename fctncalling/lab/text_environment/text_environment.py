@@ -137,7 +137,7 @@ class TextEnvironment:
     _engine_of: Any = None  # model
     _engine: GenerationEngine
     _first = 0  # the number of slot 0's query
-    _tools: InlineTools | None = None
+    _tools: InlineTools
     _tools_of: Any = None  # names and tools as they were given
 
     def __init__(
@@ -360,8 +360,7 @@ class TextEnvironment:
 
     def close(self) -> None:
         """End the processes of the tools."""
-        if self._tools is not None:
-            self._tools.close()
+        self._tools.close()
 
     def _refresh(self) -> None:
         """Rebuild missing or outdated parts from the attributes.
@@ -394,7 +393,8 @@ class TextEnvironment:
         if not isinstance(given, Mapping) or list(given.items()) != self._tools_of:
             if isinstance(given, Iterable) and not isinstance(given, Mapping | ToolBox | str):
                 given = list(given)  # to iterate twice; InlineTools rejects invalid ones
-            former, self._tools = self._tools, InlineTools(given, self.syntax)
+            former = self.__dict__.get("_tools")
+            self._tools = InlineTools(given, self.syntax)
             box = self._tools.box
             if not isinstance(given, Mapping):
                 each_given = box.tools if isinstance(given, ToolBox) else given
