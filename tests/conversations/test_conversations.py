@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +142,7 @@ def test_lines_and_arrays_hold_the_same_conversations(text: Any, tmp_path: Path)
     path.write_text(text(talks), encoding="utf-8")
     for most in (1 << 25, 128):  # bytes that are read at once
         with pytest.MonkeyPatch.context() as patch:
-            module = import_module("fctncalling.conversations.logged_tasks")
-            patch.setattr(module, "MAX_WHOLE", most)
+            patch.setattr("fctncalling.conversations.conversation_log.MAX_WHOLE", most)
             assert holds_conversations(path)
             assert len(read_log(path)) == 3
     read = [(number, each.messages[0]["content"]) for number, each in read_log(path)]

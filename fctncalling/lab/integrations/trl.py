@@ -145,7 +145,7 @@ class TaskEnvironment:
     _task: Task
 
     def reset(self, **_: Any) -> None:
-        """Begin the task anew; the prompt says it all."""
+        """Begin the task anew; the prompt is complete."""
         self._episode = CallByCall(self._task)
 
     def get_reward(self) -> float | None:
