@@ -452,8 +452,9 @@ class TextEnvironment:
             if self._limit is not None:
                 ids = ids[: max(0, self._limit - len(history.ids))]
             self._append(history, ids, system=True)
-            for token in ids if self.on_token else ():
-                self.on_token(self._number(history), token, None)
+            if self.on_token is not None:
+                for token in ids:
+                    self.on_token(self._number(history), token, None)
 
     def _result_or_none(self, block: CallBlock) -> str | None:
         """Return a call's result; None if infrastructure failed."""
