@@ -14,8 +14,8 @@ from gymnasium.error import ResetNeeded
 
 from fctncalling.data.types import Episode, Message, Task
 from fctncalling.data.unsafe_text import cut_text, encodable_text, encodable_value, join_surrogates
+from fctncalling.envs.conversations import check_render_mode, transcript
 from fctncalling.envs.episode.state import EpisodeState
-from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.episode_runner import EpisodeRunner
 from fctncalling.envs.errors import InfrastructureError, MissingExtra
 from fctncalling.envs.handlers import get_handler, split_thought

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fctncalling.data.types import TurnResults
-from fctncalling.envs.episode.content_hash import hash_of_text
-from fctncalling.envs.episode.state import EpisodeState
+from fctncalling.envs.episode.state import EpisodeState, hash_of_text
 from fctncalling.envs.errors import InfrastructureError
-from fctncalling.envs.judging.ground_truth import TruthPath
+from fctncalling.envs.judging.judge import TruthPath
 from fctncalling.envs.judging.strict import MAX_CALLS, MAX_TRIES, distinct_calls, function_of
 from fctncalling.envs.users.rule_user import RuleUser
 from fctncalling.envs.users.user_names import User, scripted_user

@@ -11,9 +11,10 @@ from gymnasium.error import ResetNeeded
 
 from fctncalling.data.types import Call, Message, Task, Verdict
 from fctncalling.data.unsafe_text import cut_text, encodable_text, encodable_value, join_surrogates
-from fctncalling.envs.episode.parsing import UNREAD, ParsedMessage, parse_message
-from fctncalling.envs.episode.transcript import transcript
+from fctncalling.envs.conversations import transcript
+from fctncalling.envs.episode_runner import ParsedMessage, parse_message
 from fctncalling.envs.function_calling import FunctionCallingEnv, Step
+from fctncalling.envs.handlers.handler import UNREAD
 from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.spaces import OBSERVATION_BYTES
 from fctncalling.envs.teams import Team, TeamRole, load_team

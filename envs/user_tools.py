@@ -19,8 +19,8 @@ from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.execution import MAX_CALL_CHARS, ToolSession
 from fctncalling.envs.named_tools import import_tool_class, tool_paths_of_tasks
+from fctncalling.envs.python_source.call_source import parse_expression
 from fctncalling.envs.python_source.evaluator import Evaluator
-from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.envs.tools import TOOL_CLASSES, tool_class
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.toolbox import ToolBox

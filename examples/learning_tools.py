@@ -22,7 +22,7 @@ from transformers import AutoTokenizer
 from fctncalling import TextEnvironment, TextHistory, embedded_path
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy import ActorCritic
-from fctncalling.envs.tool_text.math_tasks import MathTasks
+from fctncalling.envs.tool_text.tasks import MathTasks
 from fctncalling.lab.text_environment.attributes import load_tool
 from fctncalling.lab.text_environment.text_trainer import TextTrainer as PPOTrainer
 

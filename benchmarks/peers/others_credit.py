@@ -30,7 +30,7 @@ from figures import benchmark_parser, write_figures
 from others_file import loaded
 
 from fctncalling.algorithms.advantages import decomposed_gae
-from fctncalling.cli.shared.text_table import align_rows
+from fctncalling.cli.shared.output import align_rows
 from fctncalling.lab import conformance
 
 Vector = dict[str, Any]

@@ -1,9 +1,8 @@
 """Handlers: text to calls and back, one class for each format."""
 
-from fctncalling.envs.handlers.handler import DecodeError, Handler
+from fctncalling.envs.handlers.handler import DecodeError, Handler, split_thought
 from fctncalling.envs.handlers.inline import TEXT_HANDLERS
 from fctncalling.envs.handlers.registry import HANDLERS, bears_call, get_handler
-from fctncalling.envs.handlers.thoughts import split_thought
 
 __all__ = [
     "HANDLERS",

@@ -20,20 +20,18 @@ from typing import Any
 
 from fctncalling.data.timing import time_calls
 from fctncalling.envs.errors import InfrastructureError
-from fctncalling.envs.python_source.evaluator import Evaluator, resolve_allowed_builtin
-from fctncalling.envs.python_source.parse import (
-    PlainCall,
-    parse_expression_cached,
-    parse_plain_call,
-)
-from fctncalling.envs.python_source.render import (
+from fctncalling.envs.python_source.call_source import (
     CHARS_PER_WEIGHT,
     MAX_WEIGHT,
     LimitExceeded,
+    PlainCall,
+    parse_expression_cached,
+    parse_plain_call,
     render_call,
     require_shallow_arguments,
     value_size,
 )
+from fctncalling.envs.python_source.evaluator import Evaluator, resolve_allowed_builtin
 from fctncalling.envs.tools import tool_class
 from fctncalling.envs.tools.bfcl.long_context import JsonCachedList
 from fctncalling.envs.tools.tool_state import snapshot

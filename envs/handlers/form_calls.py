@@ -29,14 +29,14 @@ from fctncalling.envs.handlers.handler import (
     require_readable_text,
     require_shallow_nesting,
     to_json,
+    without_thought,
 )
 from fctncalling.envs.handlers.python_calls import (
     PythonCalls,
     calls_of_expression,
     multi_turn_call_strings,
 )
-from fctncalling.envs.handlers.thoughts import without_thought
-from fctncalling.envs.python_source.parse import parse_expression
+from fctncalling.envs.python_source.call_source import parse_expression
 
 _CDATA = re.compile(r"<!\[CDATA\[(.*)\]\]>", re.DOTALL)
 _KEY_OR_TEXT = re.compile(r'("(?:[^"\\]|\\.)*")(:?)')

@@ -1,4 +1,4 @@
-"""Base classes of call formats (Handler, CallFormat), and strict JSON helpers."""
+"""Base classes of call formats (Handler, CallFormat), thoughts set apart, strict JSON helpers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc
-from fctncalling.envs.python_source.parse import PlainCall
-from fctncalling.envs.python_source.render import MAX_NESTED, render_call
+from fctncalling.envs.handlers.call_marks import is_within_call
+from fctncalling.envs.python_source.call_source import MAX_NESTED, PlainCall, render_call
 
 Record = list[dict[Any, Any]]
 """BFCL's decoded form: [{function name: {parameter: value}}]."""
 
 _DECODER = json.JSONDecoder()
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+UNREAD = ("malformed", "unread_call")
+"""Errors of messages in which calls were tried and none can be read."""
 IN_JSON = re.compile(r'"(?>(?:[^"\\]|\\.)*)"?|[()\[\]{}]', re.DOTALL)
 IN_PYTHON = re.compile(rf"{IN_JSON.pattern}|'(?>(?:[^'\\]|\\.)*)'?", re.DOTALL)
 """Strings, with or without an end, and brackets."""
@@ -329,3 +331,88 @@ def escape_in_json(text: str, characters: str = "<}[") -> str:
     """Escape the given characters in the strings of a JSON text; the value stays the same."""
     table = str.maketrans({character: f"\\u{ord(character):04x}" for character in characters})
     return _JSON_STRING.sub(lambda string: string[0].translate(table), text)
+
+
+THOUGHTS = {
+    "<think>": "</think>",
+    "[THINK]": "[/THINK]",
+    "<thinking>": "</thinking>",
+    "<seed:think>": "</seed:think>",
+    "<mm:think>": "</mm:think>",
+    "<think:opensource>": "</think:opensource>",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|channel>thought": "<channel|>",
+    "<|channel|>analysis<|message|>": "<|end|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
+    "<|inner_prefix|>": "<|inner_suffix|>",
+    "to=self<|message|>": "<|eom|>",
+    "[BEGIN REASONING]": "[BEGIN FINAL RESPONSE]",
+}
+"""The mark that opens a thought -> the one that closes it."""
+_OPENING = re.compile("|".join(map(re.escape, THOUGHTS)))
+_ENDS = ("<|end|>", "<|eom|>")  # of messages, of thoughts too
+_CLOSING = re.compile("|".join(re.escape(e) for e in THOUGHTS.values() if e not in _ENDS))
+_HEADER = "<|start|>assistant"  # of the message behind a thought's
+
+
+class SplitThought(NamedTuple):
+    """Message split into its thought and the rest, in which calls count."""
+
+    thought: str
+    rest: str
+    closed: bool = True  # False: the message ends within the thought
+
+
+def _may_think(text: str) -> bool:
+    """Whether a text contains a word that every mark of a thought has; a fast test."""
+    if ("<" in text and "think" in text) or "THINK]" in text or "[B" in text:
+        return True
+    return "|" in text and any(word in text for word in ("THINK", "channel", "to=self", "<|i"))
+
+
+def _opening(text: str) -> re.Match[str] | None:
+    """Return the first mark at the beginning of a line that opens a thought."""
+    mark = _OPENING.search(text)
+    while mark and text[text.rfind("\n", 0, mark.start()) + 1 : mark.start()].strip():
+        mark = _OPENING.search(text, mark.end())
+    return mark
+
+
+def without_thought(text: str) -> str:
+    """Return a message without its thought."""
+    return _split(text)[1]
+
+
+def split_thought(text: str) -> SplitThought:
+    """Split the thought off a message; an unclosed one reaches to the end.
+
+    Marks inside a call, as in an argument's text, are none of a thought's.
+    """
+    return SplitThought(*_split(text))
+
+
+def _split(text: str) -> tuple[str, str, bool]:
+    """Return the thought, the rest, and whether the thought is closed."""
+    if not isinstance(text, str) or not _may_think(text):
+        return "", text, True
+    if opening := _OPENING.match(text):  # most thoughts; nothing but them is looked for again
+        inside, mark, rest = text[opening.end() :].partition(THOUGHTS[opening[0]])
+        if mark and not _may_think(rest):
+            return inside.strip(), rest.lstrip().removeprefix(_HEADER).lstrip(), True
+    thoughts: list[str] = []
+    rest, closed, opening = text, True, _opening(text)
+    # one that the prompt opened
+    before = opening.start() if opening else len(text)
+    closing = _CLOSING.search(text, 0, before) if before else None
+    if closing and not is_within_call(text, closing.start()):
+        thoughts.append(text[: closing.start()].strip())
+        rest = text[closing.end() :]
+        opening = _opening(rest)
+    while closed and opening and not is_within_call(rest, opening.start()):
+        inside, mark, behind = rest[opening.end() :].partition(THOUGHTS[opening[0]])
+        thoughts.append(inside.strip())
+        rest, closed = rest[: opening.start()] + behind, bool(mark)
+        opening = _opening(rest) if _may_think(rest) else None
+    if not thoughts:
+        return "", text, True
+    return "\n".join(thoughts).strip(), rest.lstrip().removeprefix(_HEADER).lstrip(), closed

@@ -26,14 +26,14 @@ from fctncalling.envs.handlers.handler import (
     named_calls,
     require_shallow_nesting,
 )
-from fctncalling.envs.python_source.evaluator import Evaluator
-from fctncalling.envs.python_source.parse import (
+from fctncalling.envs.python_source.call_source import (
     SourceTooLarge,
     parse_expression,
     parse_plain_calls,
     plain_calls_or_none,
+    python_literal,
 )
-from fctncalling.envs.python_source.render import python_literal
+from fctncalling.envs.python_source.evaluator import Evaluator
 
 _WORD = re.compile(r"\w")
 _CODE = re.compile(r"(?<=[^\s`])[ \t]+`[^`\n]+`")  # in a line behind words

@@ -12,7 +12,15 @@ from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.call_forms import CALL_FORMS
 from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, WORDS, bears_mark, is_opened
 from fctncalling.envs.handlers.form_calls import FormCalls, Opening
-from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, DecodeError, Handler
+from fctncalling.envs.handlers.handler import (
+    MAX_TEXT_CHARS,
+    DecodedAction,
+    DecodeError,
+    Handler,
+    SplitThought,
+    split_thought,
+    without_thought,
+)
 from fctncalling.envs.handlers.inline import TEXT_HANDLERS
 from fctncalling.envs.handlers.java_calls import JavaCalls
 from fctncalling.envs.handlers.javascript_calls import JavaScriptCalls
@@ -24,7 +32,6 @@ from fctncalling.envs.handlers.json_calls import (
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
 from fctncalling.envs.handlers.return_formats import OPEN_TAG, RETURN_HANDLERS, variant_handler
-from fctncalling.envs.handlers.thoughts import SplitThought, split_thought, without_thought
 
 PROMPTING = RETURN_HANDLERS["python", False]
 FORM_HANDLERS = {name: FormCalls(form) for name, form in CALL_FORMS.items()}

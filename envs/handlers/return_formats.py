@@ -43,8 +43,11 @@ from fctncalling.envs.handlers.python_calls import (
     failed_reading,
     multi_turn_call_strings,
 )
-from fctncalling.envs.python_source.parse import parse_expression, require_small_source
-from fctncalling.envs.python_source.render import python_literal
+from fctncalling.envs.python_source.call_source import (
+    parse_expression,
+    python_literal,
+    require_small_source,
+)
 
 OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
 _OPENED_TAG = rf"{OPEN_TAG}\s*+(?>(?:```json)?)(?>(?:```xml)?)[{FENCE}]*+"

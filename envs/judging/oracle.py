@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fctncalling.data.types import Call, FunctionDoc, Task
-from fctncalling.envs.python_source.parse import parse_expression
+from fctncalling.envs.python_source.call_source import parse_expression
 
 OMITTED = ""  # BFCL's mark, among accepted values, for a parameter that may be left out
 

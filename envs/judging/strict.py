@@ -19,11 +19,11 @@ from fctncalling.checkers.python_values import Fault, prepare_python_argument
 from fctncalling.checkers.strict_checker import strict_answer_fault, strict_calls_fault
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc, StepRecord, Task, Verdict
-from fctncalling.envs.episode.parsing import UNREAD
 from fctncalling.envs.handlers import DecodeError, split_thought
+from fctncalling.envs.handlers.handler import UNREAD
 from fctncalling.envs.handlers.registry import PROMPTING, detect_handler
 from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG
-from fctncalling.envs.python_source.parse import parse_expression
+from fctncalling.envs.python_source.call_source import parse_expression
 
 _WORD = re.compile(r"\w+")
 _MIN_LETTERS = 3  # of a word taken as mentioned: shorter ones occur in any text

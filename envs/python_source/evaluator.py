@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fctncalling.envs.python_source.render import (
+from fctncalling.envs.python_source.call_source import (
     BITS_PER_WEIGHT,
     CHARS_PER_WEIGHT,
     MAX_WEIGHT,

@@ -15,16 +15,21 @@ from fctncalling.checkers.math.answer import check_answer, extract_final_answer,
 from fctncalling.checkers.math.symbolic import SymbolicComparer
 from fctncalling.data.types import Call, Message, Verdict
 from fctncalling.data.unsafe_text import cut_text, encodable_text, encodable_value, join_surrogates
+from fctncalling.envs.conversations import check_render_mode, transcript
 from fctncalling.envs.episode.state import reraise_as_infrastructure
-from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.errors import InfrastructureError, import_extra
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.inline import InlineCalls, PausedMessage
 from fctncalling.envs.rewards import paid_by_user
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText
 from fctncalling.envs.task_set import TaskList, requested_task_id
-from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, MathTasks
-from fctncalling.envs.tool_text.tasks import QuestionTask, TextTasks, load_text_tasks
+from fctncalling.envs.tool_text.tasks import (
+    CalculatorTasks,
+    MathTasks,
+    QuestionTask,
+    TextTasks,
+    load_text_tasks,
+)
 from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument
 
 REWARDS = ("numeric", "aime", "text", "symbolic")
@@ -292,12 +297,10 @@ def _check_choices(handler: str, reward: str | TextReward) -> None:
 def calculator_env(**keywords: Any) -> ToolTextEnv:
     """Make TRL's environment "learning to use a calculator".
 
-    Generated sums, its call syntax, reward 1 for the right result.
-
-    Keywords are ToolTextEnv's, and win.
+    Generated sums, its call syntax, reward 1 for the right result: the defaults of ToolTextEnv,
+    whose keywords it takes.
     """
-    defaults = {"handler": "request_call", "tools": ("calculator",), "reward": "numeric"}
-    return ToolTextEnv(**_with_tasks(CalculatorTasks, {**defaults, **keywords}))
+    return ToolTextEnv(**keywords)
 
 
 def python_math_env(**keywords: Any) -> ToolTextEnv:
@@ -306,8 +309,10 @@ def python_math_env(**keywords: Any) -> ToolTextEnv:
     Keywords are ToolTextEnv's, and win: handler="markdown_block" takes fenced blocks,
     "request_call" several tools.
     """
-    defaults = {"handler": "python_block", "tools": ("python_executor",), "reward": "aime"}
-    return ToolTextEnv(**_with_tasks(MathTasks, {**defaults, **keywords}))
+    if keywords.get("tasks") is None and keywords.get("dataset_path") is None:
+        keywords["tasks"] = MathTasks()
+    defaults: dict[str, Any] = {"handler": "python_block", "tools": ("python_executor",)}
+    return ToolTextEnv(**{**defaults, "reward": "aime", **keywords})
 
 
 JOBS: dict[str, Callable[..., ToolTextEnv]] = {
@@ -316,9 +321,3 @@ JOBS: dict[str, Callable[..., ToolTextEnv]] = {
     "tool_text": ToolTextEnv,
 }
 """`--env_name` -> what makes the environment."""
-
-
-def _with_tasks(maker: Callable[[], Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    if keywords.get("tasks") is None and keywords.get("dataset_path") is None:
-        keywords["tasks"] = maker()
-    return keywords

@@ -12,7 +12,7 @@ from fctncalling.data.unsafe_text import neutralise_marks
 from fctncalling.envs.errors import InfrastructureError, MissingExtra
 from fctncalling.envs.handlers.handler import DecodeError, parse_json
 from fctncalling.envs.handlers.inline import QUERY, CallBlock, InlineCalls
-from fctncalling.envs.python_source.render import render_call
+from fctncalling.envs.python_source.call_source import render_call
 from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.toolbox import ToolBox, calculator_tool, python_tool
 from fctncalling.envs.tools.local_corpus import CorpusError, LocalCorpus, default_corpus

@@ -20,8 +20,7 @@ from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
 from fctncalling import embedded_path, load_tasks
-from fctncalling.envs import oracle_calls
-from fctncalling.envs.handlers import get_handler
+from fctncalling.lab.dialogue import oracle_messages
 from fctncalling.lab.integrations.lm_eval import harness_task
 
 TASKS = [task for task in load_tasks(embedded_path("held_out")) if task.category == "parallel"]
@@ -57,8 +56,7 @@ def evaluate(folder: str, texts: dict[str, str]) -> dict[str, Any]:
 
 def main() -> None:
     """Evaluate; print the share of valid answers."""
-    render = get_handler("python_calls").render
-    texts = {task.id: render(oracle_calls(task)[0]) for task in TASKS[::2]}
+    texts = {task.id: oracle_messages(task, "prompting")[0]["content"] for task in TASKS[::2]}
     texts |= {task.id: "I do not know." for task in TASKS[1::2]}
     results = evaluate(str(Path(__file__).parent), texts)["results"]["bfcl"]
     print(f"valid: {results['valid,none']} of {len(TASKS)} tasks")

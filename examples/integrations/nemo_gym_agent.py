@@ -12,7 +12,6 @@ model is a server that answers the first task with the right calls, and the seco
 from __future__ import annotations
 
 import atexit
-import json
 import socket
 import threading
 import time
@@ -28,29 +27,20 @@ from omegaconf import OmegaConf
 from responses_api_agents.gymnasium_agent.app import GymnasiumAgent, GymnasiumAgentConfig
 
 from fctncalling import embedded_path, load_tasks
-from fctncalling.envs import oracle_calls
+from fctncalling.lab.dialogue import oracle_messages
 from fctncalling.lab.integrations.nemo_gym import dataset_rows, resources_server
 
 TASKS = [task for task in load_tasks(embedded_path("train")) if task.is_multi_turn][:2]
 HOST = "127.0.0.1"
 
 
-def script() -> list[list[dict[str, Any]]]:
-    """Return the outputs that solve the first task: the calls of each turn, then a text."""
-    outputs: list[list[dict[str, Any]]] = []
-    for calls in oracle_calls(TASKS[0]):
-        called = [
-            {
-                "type": "function_call",
-                "call_id": f"c{len(outputs)}_{number}",
-                "name": call.name,
-                "arguments": json.dumps(dict(call.arguments)),
-            }
-            for number, call in enumerate(calls)
-        ]
-        outputs += [called] if called else []
-        outputs += [[text("Done.")]]
-    return outputs
+def output(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a chat message as a response's output: its calls, or its text."""
+    calls = [
+        {"type": "function_call", "call_id": call["id"], **call["function"]}
+        for call in message.get("tool_calls", ())
+    ]
+    return calls or [text(message["content"])]
 
 
 def text(words: str) -> dict[str, Any]:
@@ -77,7 +67,7 @@ def respond(body: dict[str, Any]) -> dict[str, Any]:
         "object": "response",
         "created_at": 0,
         "model": "script",
-        "output": script()[given] if own else [text("No.")],
+        "output": output(oracle_messages(TASKS[0])[given]) if own else [text("No.")],
         "tools": [],
         "tool_choice": "auto",
         "parallel_tool_calls": True,

@@ -33,8 +33,7 @@ from openrlhf.utils.agent import MultiTurnAgentExecutor
 
 from fctncalling import embedded_path, load_tasks
 from fctncalling.data.types import Task
-from fctncalling.envs import oracle_calls
-from fctncalling.envs.handlers import get_handler
+from fctncalling.lab.dialogue import oracle_messages
 from fctncalling.lab.integrations.openrlhf import agent_instance, dataset_rows
 
 
@@ -43,10 +42,7 @@ class ScriptedEngine:
 
     def __init__(self, task: Task, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._texts = []
-        for calls in oracle_calls(task):
-            self._texts += [get_handler("python_calls").render(calls)] if calls else []
-            self._texts += ["Done."]
+        self._texts = [message["content"] for message in oracle_messages(task, "prompting")]
 
     async def generate(self, tokens: list[int], sampling_params: Any, **_: Any) -> Any:
         """Return the next answer as vLLM would."""

@@ -15,8 +15,7 @@ import skyrl_gym
 from skyrl_gym.envs.registration import register
 
 from fctncalling import embedded_path, load_tasks
-from fctncalling.envs import oracle_calls
-from fctncalling.envs.handlers import get_handler
+from fctncalling.lab.dialogue import oracle_messages
 from fctncalling.lab.integrations.skyrl import dataset_rows, text_env
 
 
@@ -40,11 +39,8 @@ def main() -> None:
     tasks = [task for task in load_tasks(embedded_path("train")) if task.is_multi_turn][:2]
     register(id="bfcl", entry_point=text_env(tasks))
     for task, row in zip(tasks, dataset_rows(tasks, "bfcl"), strict=True):
-        texts = []
-        for calls in oracle_calls(task):
-            texts += [get_handler("python_calls").render(calls)] if calls else []
-            texts += ["Done."]
-        print(task.id, *play(row, texts))
+        messages = oracle_messages(task, "prompting")
+        print(task.id, *play(row, [message["content"] for message in messages]))
 
 
 if __name__ == "__main__":

@@ -23,29 +23,12 @@ from verifiers.v1.cli.eval.runner import run_eval
 from verifiers.v1.configs.cli.eval import EvalConfig
 
 from fctncalling import embedded_path, load_tasks
-from fctncalling.envs import oracle_calls
+from fctncalling.lab.dialogue import oracle_messages
 from fctncalling.lab.integrations.verifiers import plugins
 
 TASKS = [task for task in load_tasks(embedded_path("train")) if task.is_multi_turn][:2]
 Tasks, Player, Episode = plugins(TASKS)
 __all__ = ["Episode", "Player", "Tasks"]
-
-
-def script() -> list[dict[str, Any]]:
-    """Return the messages that solve the first task: the calls of each turn, then a text."""
-    messages: list[dict[str, Any]] = []
-    for calls in oracle_calls(TASKS[0]):
-        tool_calls = [
-            {
-                "id": f"c{len(messages)}_{number}",
-                "type": "function",
-                "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments))},
-            }
-            for number, call in enumerate(calls)
-        ]
-        messages += [{"content": None, "tool_calls": tool_calls}] if calls else []
-        messages += [{"content": "Done."}]
-    return messages
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -56,7 +39,8 @@ class Endpoint(BaseHTTPRequestHandler):
         messages = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"]
         own = any(message["content"] == TASKS[0].question[0][0]["content"] for message in messages)
         num_answers = sum(message["role"] == "assistant" for message in messages)
-        message = {"role": "assistant", **(script()[num_answers] if own else {"content": "No."})}
+        message = {"role": "assistant", "content": "No."}
+        message = oracle_messages(TASKS[0])[num_answers] if own else message
         finish = "tool_calls" if message.get("tool_calls") else "stop"
         completion = {
             "id": "1",

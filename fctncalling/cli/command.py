@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import fctncalling
 from fctncalling.cli.registry import command_summary, subcommands
-from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
+from fctncalling.cli.shared.output import ignore_broken_pipe
 from fctncalling.cli.shared.parser import OneLineParser
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from fctncalling.cli.registry import command_summary, subcommands
-from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
+from fctncalling.cli.shared.output import ignore_broken_pipe
 from fctncalling.cli.shared.parser import OneLineParser, missing_library_message, print_error
 from fctncalling.envs.named_tools import add_working_folder_to_path
 

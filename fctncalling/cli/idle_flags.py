@@ -68,7 +68,6 @@ FITTED = "--critic_window_updates 0: the head is fitted to whole returns in plac
 BEHIND = "--max_staleness above 0, --rollout_engine vllm or --compute_dtype bfloat16"
 OF_HEAD = "critic_head critic_layers critic_sees value_bins team_critic group_baseline"
 OF_VALUES = "lam lam_value value_coef value_clip huber_delta critic_lr critic_hidden critic_detach"
-OF_FIT = "critic_warmup_episodes critic_window_updates init_critic_from"
 OF_SFT = "sft_epochs sft_lr sft_batch_size sft_group_by_prefix sft_fixed_prefixes sft_save_interval"
 OF_VLLM = "vllm_url vllm_adapter_dir vllm_patience_s vllm_logprob_tolerance"
 RULES = (

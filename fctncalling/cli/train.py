@@ -46,7 +46,7 @@ from typing import Any
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config.config_fields import BASIC, add_arguments, format_value
 from fctncalling.cli.idle_flags import idle_flag_notes
-from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
+from fctncalling.cli.shared.output import ignore_broken_pipe
 from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser, missing_library_message
 from fctncalling.cli.train_flags import (
     FORMER_FLAGS,

@@ -24,9 +24,9 @@ from typing import Any
 
 from fctncalling.checkers.clarify import missing_parameters
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.output import align_rows
 from fctncalling.cli.shared.parser import add_flag, add_input, add_switch
 from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
-from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.categories import CLARIFY, UnsupportedCategory, category_kind

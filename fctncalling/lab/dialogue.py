@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
-from fctncalling.data.types import Message, Task, Verdict
+from fctncalling.data.types import Message, Task, Verdict, tool_call
 from fctncalling.data.unsafe_text import encodable_text
 from fctncalling.envs.conversations import CONVERSATIONS, task_for_form
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.handlers.registry import handler_for
+from fctncalling.envs.handlers.registry import get_handler, handler_for
 from fctncalling.envs.judging.judge import judge
+from fctncalling.envs.judging.oracle import oracle_calls
 
 __path__: list[str] = []  # it was a folder: the former names of its files go on to work
 NOT_RUN = "Error: this call was not run."
+DONE = "Done."
 
 
 class Opening(NamedTuple):
@@ -160,16 +164,65 @@ def score(
     answers = [message for message in messages if message.get("role") == "assistant"]
     if form is None:
         form = "tool_call" if any(each.get("tool_calls") for each in answers) else "prompting"
-    dialogue = Dialogue(task, form=form, **keywords)
-    try:
+    with closing(Dialogue(task, form=form, **keywords)) as dialogue:
         dialogue.open()
         for answer in answers:
             if dialogue.done:
                 break
             dialogue.reply(answer)
         return dialogue.verdict_so_far()
-    finally:
-        dialogue.close()
+
+
+class CallByCall:
+    """Episode that is played by one call after the other, as agents with tools play it.
+
+    Each call is a step. Calls that a task does not execute are kept, and handed in together by
+    `end_turn`. Keywords are those of `Dialogue`.
+    """
+
+    def __init__(self, task: Task, **keywords: Any) -> None:
+        self.dialogue = Dialogue(task, **keywords)
+        self.opening = self.dialogue.open()
+        self._kept: list[dict[str, Any]] = []
+        self._num_calls = 0
+
+    def play(self, name: str, arguments: Mapping[str, Any]) -> list[Message] | None:
+        """Play a call; return the messages that answer it, None for a call that is kept."""
+        self._num_calls += 1
+        call = tool_call(f"call_{self._num_calls}", name, json.dumps(dict(arguments)))
+        if not self.dialogue.task.executes_calls:
+            self._kept.append(call)
+            return None
+        return self.dialogue.reply({"role": "assistant", "content": None, "tool_calls": [call]})
+
+    def end_turn(self, text: str = DONE) -> list[Message]:
+        """End the turn with a text, and the calls kept; return the messages that answer it."""
+        message: Message = {"role": "assistant", "content": text}
+        if self._kept:
+            message["tool_calls"], self._kept = self._kept, []
+        return self.dialogue.reply(message)
+
+
+def oracle_messages(task: Task, form: str = "tool_call") -> list[Message]:
+    """Return the assistant's messages that solve a task: the calls of each turn, then a text.
+
+    form: "tool_call", or "prompting" with the calls in the text. Raises ValueError for a ground
+    truth that cannot be written as calls.
+    """
+    messages: list[Message] = []
+    for calls in oracle_calls(task_for_form(task, form)):
+        if calls and form == "tool_call":
+            listed = [
+                tool_call(f"c{len(messages)}_{index}", call.name, json.dumps(dict(call.arguments)))
+                for index, call in enumerate(calls)
+            ]
+            messages.append({"role": "assistant", "content": None, "tool_calls": listed})
+        elif calls:
+            text = get_handler("python_calls").render(calls)
+            messages.append({"role": "assistant", "content": text})
+        if task.executes_calls or not calls:
+            messages.append({"role": "assistant", "content": DONE})
+    return messages
 
 
 def _unanswered(message: Mapping[str, Any], answers: Sequence[Message]) -> list[Message]:
@@ -231,15 +284,12 @@ def play(
     sampling: further arguments of each request. keywords: as for `Dialogue`, `form` among them.
     What the client raises is raised; InfrastructureError where the tools failed.
     """
-    dialogue = Dialogue(task, **keywords)
-    try:
+    with closing(Dialogue(task, **keywords)) as dialogue:
         dialogue.open()
         while not dialogue.done:
             asked = _request(dialogue, model, sampling)
             dialogue.reply(_message(client.chat.completions.create(**asked)))
         return _played(dialogue)
-    finally:
-        dialogue.close()
 
 
 async def aplay(
@@ -254,16 +304,13 @@ async def aplay(
 
     Several at once: asyncio.gather.
     """
-    dialogue = Dialogue(task, **keywords)
-    try:
+    with closing(Dialogue(task, **keywords)) as dialogue:
         dialogue.open()
         while not dialogue.done:
             asked = _request(dialogue, model, sampling)
             said = _message(await client.chat.completions.create(**asked))
             await asyncio.to_thread(dialogue.reply, said)
         return _played(dialogue)
-    finally:
-        dialogue.close()
 
 
 def _request(dialogue: Dialogue, model: str, sampling: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from fctncalling.algorithms.config import SettingError
 from fctncalling.call_form import SERVER_PARSERS
-from fctncalling.cli.shared.next_command import next_command
+from fctncalling.cli.shared.output import next_command
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.envs.handlers.registry import AUTO

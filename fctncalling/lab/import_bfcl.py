@@ -28,7 +28,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from fctncalling.cli.shared.jsonl_records import with_progress_bar
-from fctncalling.cli.shared.next_command import next_command
+from fctncalling.cli.shared.output import next_command
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
 from fctncalling.data.paths import official_data_folder
 from fctncalling.model_folder import ImportFailure

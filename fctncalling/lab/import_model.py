@@ -28,7 +28,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from fctncalling.cli.shared.next_command import next_command
+from fctncalling.cli.shared.output import next_command
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, print_error
 from fctncalling.lab.import_bfcl import download_wheel
 from fctncalling.model_folder import ImportFailure, is_gguf

@@ -32,14 +32,13 @@ from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.categories import WITHOUT_ANSWER, UnsupportedCategory
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task, Verdict
-from fctncalling.envs.episode.parsing import EXECUTION_ERROR, is_tool_error
+from fctncalling.envs.episode_runner import EXECUTION_ERROR, is_tool_error
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.judging.ground_truth import ExtraTools
-from fctncalling.envs.judging.judge import judge
+from fctncalling.envs.judging.judge import ExtraTools, judge
 from fctncalling.envs.judging.oracle import oracle_calls, parse_call_string
 from fctncalling.envs.prompting.prompts import TaskPrompt
-from fctncalling.envs.python_source.parse import parse_expression
+from fctncalling.envs.python_source.call_source import parse_expression
 from fctncalling.envs.users.known_values import known_values
 from fctncalling.evaluation.accepted_answers import (
     accepted_answer_texts,

@@ -38,9 +38,9 @@ from fctncalling.data import format_sensitivity
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.conversations import task_for_form
-from fctncalling.envs.episode.parsing import UNREAD
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
+from fctncalling.envs.handlers.handler import UNREAD
 from fctncalling.envs.rewards import QUESTION_COST, ClarifyReward
 from fctncalling.envs.users import LoggedUser
 from fctncalling.evaluation.agents.agent import (

@@ -10,7 +10,7 @@ from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.prompting.prompts import PROMPT_STYLES
 from fctncalling.envs.rewards import QUESTION_COST
 from fctncalling.envs.teams import BUILT_IN_TEAMS
-from fctncalling.envs.tools.box.tool_server import TIMEOUT_S
+from fctncalling.envs.tools.box.toolbox import TIMEOUT_S
 from fctncalling.envs.users.user_names import NAMES
 
 _SHORT: dict[str, Any] = {
@@ -86,38 +86,31 @@ class RunConfig(Settings):
     """Arguments of the chat template in every rendering, such as {"enable_thinking": false};
     none: those of the run that --resume goes on with, or none."""
     no_doctor: bool = False
-    """Whether a run starts though chat template or tokenizer would spoil it (doctor --model
-    tells how)."""
+    """Whether a run starts though template or tokenizer spoil it (doctor --model tells how)."""
     corrective_feedback: bool = False
-    """Whether a wrong call's result goes on to say what to mend, in evaluations too; verdicts
-    stay the same."""
+    """Whether a wrong call's result says what to mend, in evaluations too; verdicts stay."""
     team: Annotated[str | None, Setting(metavar="FILE", names=", ".join(BUILT_IN_TEAMS))] = None
     """Roles of --env_name team: a JSON or YAML file, or one of {names}; none: parcels, and
     planner_caller with --dataset_path."""
     prompt_path: str | None = None
-    """File whose text stands before every question (calculator, python_math, tool_text); none:
-    nothing."""
+    """Text file put before every question (calculator, python_math, tool_text); none: nothing."""
     user: Annotated[str | None, Setting(metavar="NAME", names=NAMES)] = None
     """Who answers a message that calls nothing: {names}, hf:FOLDER; none: rule in tasks made for
     questions, else the task's script."""
     question_cost: Annotated[float, Setting("[0, inf)")] = QUESTION_COST
     """Price of a question with --env_name clarify, where right calls pay 1."""
     tools: Annotated[str | None, Setting(metavar="NAME=MODULE:CLASS", many=True)] = None
-    """Stateful classes of your own, by the names that tasks involve them by; several parted by
-    blanks."""
+    """Stateful classes of your own, by the names that tasks give them; several parted by blanks."""
     tools_seed: Annotated[str | None, Setting(metavar="DIR")] = None
     """Folder whose files fill {tmp} in the commands of MCP servers of tools."""
     allow_task_tools: bool = False
-    """Whether classes that a task file names by their path are imported, which runs their
-    modules' code."""
+    """Whether classes that tasks name by path are imported, which runs their modules' code."""
     enable_tool_use: bool = False
-    """Whether a confined Python executor and a calculator are offered beside the tasks' own
-    functions."""
+    """Whether a confined Python executor and a calculator stand beside the tasks' own functions."""
     num_tool_executors: Annotated[int | None, Setting("[1, inf)")] = None
     """Snippets that run at once; none: the configuration's, or one a core."""
     tool_config_path: str | None = None
-    """JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the
-    defaults."""
+    """JSON file with tools, execution and security, as in OpenRLHF; none: the defaults."""
     mcp: Annotated[str | None, Setting(metavar="COMMAND_OR_URL", many=True, separator="\n")] = None
     """MCP servers whose tools are offered next to the functions of every task whose calls are
     executed; PREFIX=COMMAND puts a prefix before their names; several parted by blanks."""
@@ -125,14 +118,12 @@ class RunConfig(Settings):
     """Longest call of an MCP server's tool, in seconds, after which its episode is invalid."""
     agent_command: Annotated[str | None, Setting(group="agents outside", metavar="COMMAND")] = None
     """Command of an agent that plays the episodes in place of environments, through an
-    OpenAI-compatible server in this process; it is started once and gets a JSON line an
-    episode."""
+    OpenAI-compatible server in this process; started once, it gets a JSON line an episode."""
     agent_per_episode: bool = False
     """Whether --agent_command is started anew for each episode, which it finds in
     OPENAI_BASE_URL, OPENAI_API_KEY and FCTNCALLING_TASK."""
     agent_timeout_s: Annotated[float, Setting("(0, inf)", metavar="S", has_flag=False)] = 300.0
-    """Seconds that the agent has for an episode from its first request, after which it is
-    invalid."""
+    """Seconds that the agent has for an episode from its first request; then it is invalid."""
     plan: Annotated[Literal["off", "text", "json"], Setting(const="text", group="memory plan")] = (
         "off"
     )
@@ -149,8 +140,7 @@ class RunConfig(Settings):
     num_rollout_workers: Annotated[int, Setting("[0, inf)", group="rollout workers and vLLM")] = 0
     """Ray workers that play the episodes, on any machines of a cluster; 0: those who learn play."""
     ray_address: str | None = None
-    """Ray cluster to join, host:port, or auto for the one this machine is in; none: one of this
-    machine alone."""
+    """Ray cluster to join, host:port, or auto for this machine's; none: one of this machine."""
     rollout_worker_gpus: Annotated[float, Setting("[0, inf)")] = 0.0
     """GPUs that each Ray worker takes; a fraction shares one."""
     vllm_url: Annotated[str | None, Setting(metavar="URL", many=True)] = None
@@ -161,17 +151,13 @@ class RunConfig(Settings):
     all weights; none: adapters in the run's own results folder."""
     vllm_logprob_tolerance: Annotated[float | None, Setting("(0, inf)", has_flag=False)] = None
     """Nats a token by which a vLLM server's log-probabilities of a fixed text may differ from
-    training's after it was given all weights; none: 1e-5 where passes compute in float32, 0.05
-    in bfloat16."""
+    training's, given all weights; none: 1e-5 where passes compute in float32, 0.05 in bfloat16."""
     vllm_patience_s: Annotated[float, Setting("(0, inf)", metavar="S", has_flag=False)] = 600.0
     """Seconds that all vLLM servers may be away before the run is saved and ends."""
     profile: Annotated[bool, Setting(group="logs")] = False
-    """Whether profile/ gets a torch profiler trace of the second update, and a table of where
-    time goes."""
+    """Whether profile/ gets a torch profiler trace of the second update, and a table of times."""
     log_episodes_interval: Annotated[int, Setting("[0, inf)")] = 10
-    """Updates between two whose training episodes are written out, first and last always; 0:
-    none."""
+    """Updates between two whose training episodes are written, first and last always; 0: none."""
     log_tokens_interval: Annotated[int | None, Setting("[0, inf)")] = None
     """Updates between two token files (tokens/update_N.npz: mask, log-probabilities, values,
-    advantages of every token), whose episodes are written out too; none: as
-    --log_episodes_interval; 0: no token file."""
+    advantages of each token), with their episodes; none: as --log_episodes_interval; 0: none."""

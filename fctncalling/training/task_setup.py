@@ -22,8 +22,14 @@ from fctncalling.envs.task_set import TaskList, TaskSet
 from fctncalling.envs.tool_text.env import JOBS
 from fctncalling.envs.tool_text.tools import search_tool
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.tool_server import server_isolation_notes, with_mcp_scheme
-from fctncalling.envs.tools.box.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
+from fctncalling.envs.tools.box.toolbox import (
+    MAX_CALLS,
+    ToolBox,
+    calculator_tool,
+    python_tool,
+    server_isolation_notes,
+    with_mcp_scheme,
+)
 from fctncalling.envs.tools.python_executor import (
     ConfigError,
     ExecutorConfig,

@@ -9,7 +9,7 @@ from fctncalling.algorithms.config import SettingError
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.named_tools import import_object
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.tool_server import with_seed
+from fctncalling.envs.tools.box.toolbox import with_seed
 from fctncalling.training.run_config import RunConfig
 
 

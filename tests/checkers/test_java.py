@@ -25,7 +25,7 @@ from fctncalling.checkers import check
 from fctncalling.checkers.java_values import JAVA_ARGUMENTS, parse_java_value
 from fctncalling.checkers.python_values import Fault, PreparedArgument
 from fctncalling.data.types import Call, FunctionDoc, Task
-from fctncalling.envs.episode.parsing import parse_message
+from fctncalling.envs.episode_runner import parse_message
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import DecodeError, get_handler, java_calls, source_calls
 from fctncalling.envs.judging.judge import judge

@@ -14,7 +14,7 @@ from players import doc, shop_env, shop_task
 import fctncalling
 from fctncalling.data.types import Task
 from fctncalling.envs import function_calling
-from fctncalling.envs.episode.content_hash import UnreadableStateError, content_hash
+from fctncalling.envs.episode.state import UnreadableStateError, content_hash
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.tools.bfcl.memory_vector import MemoryAPI_vector
@@ -222,7 +222,7 @@ def test_a_tool_may_say_itself_what_its_state_is() -> None:
 def test_what_is_larger_than_a_limit_has_no_hash(
     limit: str, make: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"fctncalling.envs.episode.content_hash.{limit}", 10)
+    monkeypatch.setattr(f"fctncalling.envs.episode.state.{limit}", 10)
     assert content_hash(make(10)) != content_hash(make(9))
     with pytest.raises(UnreadableStateError, match="more than can be read"):
         content_hash(make(11))

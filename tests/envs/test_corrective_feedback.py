@@ -11,7 +11,7 @@ import pytest
 from players import DONE, SHOP_DOCS, Replay, shop_env, shop_task, simple_task
 
 from fctncalling.data.bfcl import load_tasks
-from fctncalling.envs.episode.parsing import EXECUTION_ERROR
+from fctncalling.envs.episode_runner import EXECUTION_ERROR
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
 

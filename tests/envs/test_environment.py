@@ -28,7 +28,7 @@ from fctncalling.data.types import Message
 from fctncalling.envs import spaces
 from fctncalling.envs.handlers import python_calls
 from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
-from fctncalling.envs.python_source.parse import parse_plain_calls
+from fctncalling.envs.python_source.call_source import parse_plain_calls
 
 SELL = "[sell(item='apple')]"
 INFO = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.python_source.render import render_call
+from fctncalling.envs.python_source.call_source import render_call
 
 
 class Shop:

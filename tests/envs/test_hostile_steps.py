@@ -22,7 +22,7 @@ from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.handlers.execution import NESTED_TOO_DEEP, ToolSession
-from fctncalling.envs.python_source.render import MAX_WEIGHT, value_size
+from fctncalling.envs.python_source.call_source import MAX_WEIGHT, value_size
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.envs.tools.box.callables import as_tool
 

@@ -18,7 +18,7 @@ from fctncalling.envs.handlers import execution, python_calls
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.python_calls import PythonCalls
-from fctncalling.envs.python_source.parse import (
+from fctncalling.envs.python_source.call_source import (
     PlainCall,
     parse_plain_call,
     parse_plain_calls,

@@ -16,7 +16,7 @@ import pytest
 
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.python_source.parse import parse_expression
+from fctncalling.envs.python_source.call_source import parse_expression
 
 
 def interrupted(times: int) -> Callable[..., Any]:
@@ -72,12 +72,12 @@ def test_what_python_only_warns_of_is_read_alike_where_warnings_are_errors(sourc
 
 FORKED = """
 import os, threading
-from fctncalling.envs.python_source import parse
+from fctncalling.envs.python_source import call_source
 
 held, done = threading.Event(), threading.Event()
 
 def hold():
-    with parse._PARSING:
+    with call_source._PARSING:
         held.set()
         done.wait(0.2)
 
@@ -85,7 +85,7 @@ threading.Thread(target=hold).start()
 held.wait()
 child = os.fork()
 if child == 0:
-    os._exit(0 if parse._PARSING.acquire(timeout=60) else 1)
+    os._exit(0 if call_source._PARSING.acquire(timeout=60) else 1)
 done.set()
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """

@@ -19,8 +19,14 @@ from fctncalling.data.errors import RewardError, TaskError
 from fctncalling.data.unsafe_text import WORD_JOINER
 from fctncalling.envs.task_set import UnknownTask
 from fctncalling.envs.tool_text.env import ToolTextEnv, calculator_env, python_math_env
-from fctncalling.envs.tool_text.math_tasks import MAKERS, MAX_ANSWER, CalculatorTasks, MathTasks
-from fctncalling.envs.tool_text.tasks import QuestionTask, load_text_tasks
+from fctncalling.envs.tool_text.tasks import (
+    MAKERS,
+    MAX_ANSWER,
+    CalculatorTasks,
+    MathTasks,
+    QuestionTask,
+    load_text_tasks,
+)
 from fctncalling.envs.tools.box.callables import as_tool
 
 TASK = QuestionTask("t", "What is 70 + 2?", "72")

@@ -23,8 +23,8 @@ from tiny_models import EchoEnv, save_tiny
 from evaluate_fctncalling import main as evaluate
 from fctncalling import progress_bar
 from fctncalling.cli.command import main as overview
-from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
 from fctncalling.cli.shared.jsonl_records import with_progress_bar
+from fctncalling.cli.shared.output import ignore_broken_pipe
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.progress_bar import Progress, Stage

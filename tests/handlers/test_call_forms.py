@@ -13,7 +13,7 @@ from test_handlers import IDENTIFIERS, JSON_VALUES, NAMES
 
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Call, FunctionDoc, StepRecord, Task, Verdict
-from fctncalling.envs.episode.parsing import parse_message
+from fctncalling.envs.episode_runner import parse_message
 from fctncalling.envs.handlers import DecodeError, bears_call, get_handler, split_thought
 from fctncalling.envs.handlers.call_forms import CALL_FORMS
 from fctncalling.envs.handlers.handler import CallFormat, docs_of_calls

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers import HANDLERS, DecodeError, get_handler
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS
-from fctncalling.envs.python_source.parse import MAX_TOKENS
+from fctncalling.envs.python_source.call_source import MAX_TOKENS
 
 PYTHON, TOOL_CALLS = get_handler("python_calls"), get_handler("tool_calls")
 

@@ -16,7 +16,7 @@ from fctncalling.algorithms.config import SettingError
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.tool_server import with_seed
+from fctncalling.envs.tools.box.toolbox import with_seed
 from fctncalling.lab.mcp_client import McpServer, isolation
 from fctncalling.lab.mcp_client.address import McpAddress, ServerFolder
 from fctncalling.lab.mcp_client.connection import McpToolError

@@ -11,30 +11,14 @@ from typing import Any
 
 from fctncalling import embedded_path, load_tasks
 from fctncalling.data.types import Task
-from fctncalling.envs import oracle_calls
+from fctncalling.lab.dialogue import oracle_messages
 from fctncalling.lab.integrations.openenv import ChatAction, ChatClient
 
 
 def actions(task: Task) -> list[dict[str, Any]]:
     """Return the messages that solve a task: the calls of each turn, then a text."""
-    played: list[dict[str, Any]] = []
-    for calls in oracle_calls(task):
-        functions = [
-            {
-                "name": call.name if task.executes_calls else call.name.replace(".", "_"),
-                "arguments": json.dumps(dict(call.arguments)),
-            }
-            for call in calls
-        ]
-        tool_calls = [
-            {"id": f"c{len(played)}_{number}", "type": "function", "function": function}
-            for number, function in enumerate(functions)
-        ]
-        played += [{"content": None, "tool_calls": tool_calls}] if calls else []
-        played += (
-            [{"content": "Done.", "tool_calls": []}] if task.executes_calls or not calls else []
-        )
-    return played
+    fields = ("content", "tool_calls")
+    return [{k: m[k] for k in fields if k in m} for m in oracle_messages(task)]
 
 
 def play(client: Any, index: int, messages: list[dict[str, Any]]) -> float:

@@ -32,9 +32,14 @@ from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE,
 from fctncalling.cli.run.output_file import CategoryCounts, OutputFile, write_result_tree
 from fctncalling.cli.run.runner import Runner
 from fctncalling.cli.shared.jsonl_records import InputError
-from fctncalling.cli.shared.next_command import next_command
+from fctncalling.cli.shared.output import (
+    align_rows,
+    interval_text,
+    next_command,
+    pass_at_k_rows,
+    percent,
+)
 from fctncalling.cli.shared.parser import add_flag, add_switch, print_error
-from fctncalling.cli.shared.text_table import align_rows, interval_text, pass_at_k_rows, percent
 from fctncalling.cli.shared.tool_flags import (
     USER_ERRORS,
     add_dataset_argument,

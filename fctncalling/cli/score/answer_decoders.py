@@ -20,7 +20,7 @@ from fctncalling.envs.handlers import DecodeError, Handler, get_handler
 from fctncalling.envs.handlers.handler import require_readable_text
 from fctncalling.envs.handlers.python_calls import calls_of_expression
 from fctncalling.envs.judging.judge import ANSWER_FORMS
-from fctncalling.envs.python_source.parse import parse_expression, require_small_source
+from fctncalling.envs.python_source.call_source import parse_expression, require_small_source
 
 _FAILURES = (
     ValueError,

@@ -53,7 +53,7 @@ from fctncalling.cli.score.score_files import (
     write_csv,
 )
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, with_progress_bar
-from fctncalling.cli.shared.next_command import next_command
+from fctncalling.cli.shared.output import align_rows, next_command, pass_at_k_rows
 from fctncalling.cli.shared.parser import add_flag, add_input, add_switch
 from fctncalling.cli.shared.task_finder import (
     category_file,
@@ -62,7 +62,6 @@ from fctncalling.cli.shared.task_finder import (
     task_difference,
     use_sibling_long_context_tables,
 )
-from fctncalling.cli.shared.text_table import align_rows, pass_at_k_rows
 from fctncalling.cli.shared.tool_flags import TaskTools, add_dataset_argument, add_tool_arguments
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.paths import official_data_folder

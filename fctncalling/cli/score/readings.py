@@ -23,8 +23,8 @@ from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.conversations import task_for_form
 from fctncalling.envs.handlers import HANDLERS, DecodeError
+from fctncalling.envs.handlers.handler import split_thought
 from fctncalling.envs.handlers.registry import detect_handler
-from fctncalling.envs.handlers.thoughts import split_thought
 
 SPELLINGS = ("keep", "underscore", "auto")
 _TABLE = Path(__file__).with_name("leaderboard_models.json")

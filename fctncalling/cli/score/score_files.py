@@ -20,8 +20,8 @@ import numpy as np
 from fctncalling.checkers.leaderboard import SIZES, Score, category_score, version_4_scores
 from fctncalling.cli.score.readings import Reading
 from fctncalling.cli.score.results import CategoryAnswers
+from fctncalling.cli.shared.output import interval_text
 from fctncalling.cli.shared.task_finder import category_folder, result_folder_name
-from fctncalling.cli.shared.text_table import interval_text
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.format_sensitivity import VARIANTS, parse_variant_id
 from fctncalling.data.types import StepRecord, Task, Verdict
@@ -257,7 +257,7 @@ class ExtraMetrics(SuccessCounts):
 
 def steps_of_messages(task: Task, response: Any, form: str) -> list[StepRecord]:
     """Return the steps of an answer's messages, as StepRecords of an episode."""
-    from fctncalling.envs.episode.parsing import parse_message
+    from fctncalling.envs.episode_runner import parse_message
     from fctncalling.envs.handlers.registry import handler_for
 
     if form == "decoded_calls":

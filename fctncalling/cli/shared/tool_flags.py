@@ -17,12 +17,12 @@ from fctncalling.data.types import Task
 from fctncalling.envs.errors import InfrastructureError, MissingExtra
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.tool_server import (
+from fctncalling.envs.tools.box.toolbox import (
     TIMEOUT_S,
+    ToolBox,
     server_isolation_notes,
     with_mcp_scheme,
 )
-from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.training.user_code import parse_tool_classes
 

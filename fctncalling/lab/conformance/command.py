@@ -25,8 +25,8 @@ from typing import Any
 from fctncalling import __version__
 from fctncalling.cli.score.readings import SPELLINGS, ReadingFlags
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.output import align_rows
 from fctncalling.cli.shared.parser import add_flag, add_switch, print_error
-from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.errors import TaskError

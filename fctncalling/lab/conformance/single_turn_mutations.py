@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.judging.oracle import OMITTED, oracle_calls
-from fctncalling.envs.python_source.render import python_literal
+from fctncalling.envs.python_source.call_source import python_literal
 from fctncalling.evaluation.accepted_answers import STYLES, render_calls, render_source_value
 
 Literal = Callable[[Any], str]

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fctncalling.cli.shared.output import align_rows
 from fctncalling.cli.shared.parser import add_flag, print_error
-from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.data.paths import atomic_write
 
 

@@ -17,7 +17,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine_api import Engine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.envs.episode.content_hash import UnreadableStateError, content_hash
+from fctncalling.envs.episode.state import UnreadableStateError, content_hash
 
 
 class Snapshot(NamedTuple):

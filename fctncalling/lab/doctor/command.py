@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.cli.shared.jsonl_records import InputError
-from fctncalling.cli.shared.next_command import next_command
+from fctncalling.cli.shared.output import next_command
 from fctncalling.cli.shared.parser import (
     add_flag,
     add_input,

@@ -19,7 +19,7 @@ from fctncalling.algorithms.policy.template_messages import name_results, num_re
 from fctncalling.call_form import PROBE_CALLS, PROBE_DOC, TemplateForm, find_call_form
 from fctncalling.data.types import Call, FunctionDoc, Message
 from fctncalling.envs.handlers import get_handler
-from fctncalling.envs.handlers.thoughts import THOUGHTS
+from fctncalling.envs.handlers.handler import THOUGHTS
 from fctncalling.envs.prompting.prompts import to_openai_tool
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound
 

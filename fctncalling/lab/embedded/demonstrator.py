@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.python_source.parse import parse_expression
+from fctncalling.envs.python_source.call_source import parse_expression
 from fctncalling.lab.embedded.make_tasks import SHARES, task_entries
 from fctncalling.lab.embedded.model_maker import MAX_POSITIONS, load_entries, play_demonstrations
 from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, TaskLength

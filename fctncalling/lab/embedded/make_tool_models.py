@@ -21,8 +21,12 @@ import numpy as np
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.tool_text.env import JOBS, ToolTextEnv
-from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, GeneratedTasks, MathTasks
-from fctncalling.envs.tool_text.tasks import QuestionTask
+from fctncalling.envs.tool_text.tasks import (
+    CalculatorTasks,
+    GeneratedTasks,
+    MathTasks,
+    QuestionTask,
+)
 from fctncalling.envs.tools.box.toolbox import ToolBox, python_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
 from fctncalling.lab.embedded.make_model import MODEL_SHAPE

@@ -33,9 +33,9 @@ from fctncalling.cli.score.readings import Reading, ReadingFlags, add_reading_ar
 from fctncalling.cli.score.results import RecordedAnswer, RecordedAnswers
 from fctncalling.cli.score.score_files import steps_of_messages
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.output import align_rows
 from fctncalling.cli.shared.parser import add_flag, add_json_switch
 from fctncalling.cli.shared.task_finder import TaskFinder
-from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.cli.shared.tool_flags import (
     USUAL_TASKS,
     TaskTools,

@@ -11,8 +11,7 @@ from fctncalling.checkers import ARGUMENT_CHECKERS
 from fctncalling.data.types import Call, FunctionDoc, Task, Verdict
 from fctncalling.envs.handlers import DecodeError
 from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.envs.judging.ground_truth import ExtraTools
-from fctncalling.envs.judging.judge import judge
+from fctncalling.envs.judging.judge import ExtraTools, judge
 from fctncalling.envs.judging.oracle import OMITTED, oracle_calls
 from fctncalling.evaluation.accepted_answers import accepted_answer, render_calls
 from fctncalling.lab.error_analysis.diagnosis import Diagnosis

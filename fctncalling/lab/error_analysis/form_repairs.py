@@ -14,7 +14,7 @@ from fctncalling.envs.handlers import HANDLERS, DecodeError, Handler, bears_call
 from fctncalling.envs.handlers.handler import IN_JSON, closing_bracket_end
 from fctncalling.envs.handlers.lenient import LenientCalls
 from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.envs.python_source.parse import parse_expression
+from fctncalling.envs.python_source.call_source import parse_expression
 from fctncalling.evaluation.accepted_answers import render_calls
 
 MAX_SCANNED_CHARS = 30_000

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 from fctncalling.data.types import Call, Task, Verdict
 from fctncalling.envs.handlers import DecodeError
 from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.envs.judging.ground_truth import ExtraTools, replay_turns
-from fctncalling.envs.judging.judge import judge
+from fctncalling.envs.judging.judge import ExtraTools, judge, replay_turns
 from fctncalling.envs.judging.oracle import parse_call_string
-from fctncalling.envs.python_source.render import render_call
+from fctncalling.envs.python_source.call_source import render_call
 from fctncalling.lab.error_analysis.diagnosis import Diagnosis
 from fctncalling.lab.error_analysis.form_repairs import repair_form
 

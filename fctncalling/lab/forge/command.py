@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fctncalling.cli.shared.jsonl_records import InputError
-from fctncalling.cli.shared.next_command import next_command
+from fctncalling.cli.shared.output import next_command
 from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.errors import TaskError
 from fctncalling.lab.forge.bfcl_source import FORGED_CATEGORIES, add_bfcl_arguments, bfcl_run

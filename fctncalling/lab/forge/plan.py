@@ -18,8 +18,7 @@ from typing import Any, Literal
 from fctncalling.checkers.multi_turn import LiveTurnResults, turn_fault
 from fctncalling.data.types import TurnResults
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.python_source.parse import PlainCall
-from fctncalling.envs.python_source.render import render_call
+from fctncalling.envs.python_source.call_source import PlainCall, render_call
 
 Provenance = Literal["said_now", "said_before", "result", "state", "inferred", "flag"]
 """Where an argument's value can be read.

@@ -20,9 +20,7 @@ from typing import Any
 
 from fctncalling import __version__
 from fctncalling.data.types import FunctionDoc, Message, Task
-from fctncalling.envs.handlers.registry import get_handler
-from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.lab.dialogue import Dialogue, score
+from fctncalling.lab.dialogue import Dialogue, oracle_messages, score
 
 ANSWER_FORM = "prompting"
 RECORD = "logs/artifacts/episode.json"  # what was said: a list of texts
@@ -79,15 +77,6 @@ def write_tasks(tasks: Sequence[Task], folder: str | Path) -> list[Path]:
     written = [_write_task(task, Path(folder)) for task in tasks]
     _write(Path(folder) / "image/Dockerfile", IMAGE_FILE)
     return written
-
-
-def oracle_messages(task: Task) -> list[str]:
-    """Return the texts that solve a task."""
-    texts = []
-    for calls in oracle_calls(task):
-        texts += [get_handler("python_calls").render(calls)] if calls else []
-        texts += ["Done."] if task.executes_calls or not calls else []
-    return texts
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -147,13 +136,13 @@ def _write_task(task: Task, folder: Path) -> Path:
     home = folder / task.id.lower()
     blank: list[Any] | None = [[] for _ in task.question] if task.is_multi_turn else None
     public_task = dataclasses.replace(task, ground_truth=blank, extra={}, difficulty=None)
-    arguments = " ".join(shlex.quote(text) for text in oracle_messages(task))
+    solution = shlex.join(message["content"] for message in oracle_messages(task, ANSWER_FORM))
     for name, text in {
         "task.toml": CONFIG.format(name=task.id.lower(), category=task.category),
         "instruction.md": INSTRUCTION.format(ended=ENDED),
         "environment/Dockerfile": f"FROM {IMAGE}\nCOPY task.json /task.json\n",
         "environment/task.json": json.dumps(dataclasses.asdict(public_task)),
-        "solution/solve.sh": f"#!/bin/bash\nepisode {arguments}\n",
+        "solution/solve.sh": f"#!/bin/bash\nepisode {solution}\n",
         "tests/task.json": json.dumps(dataclasses.asdict(task)),
         "tests/test.sh": TEST,
     }.items():

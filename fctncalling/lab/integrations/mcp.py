@@ -7,14 +7,13 @@ message, `end_turn` the next one. The other direction, tools of MCP servers in a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from fctncalling.data.types import Message, Task, tool_call
+from fctncalling.data.types import Message, Task
 from fctncalling.envs.errors import InfrastructureError, MissingExtra, import_extra
-from fctncalling.lab.dialogue import Dialogue, info_to_json
+from fctncalling.lab.dialogue import CallByCall, info_to_json
 
 INSTRUCTIONS = (
     "Call start_task for the user's first message. Do what it asks for with the other tools, then "
@@ -40,11 +39,10 @@ END: dict[str, Any] = {
 }
 
 
-class ServedEpisode:
+class ServedEpisode(CallByCall):
     """Episode of a task that is played by tool calls; keywords are `Dialogue`'s.
 
-    Each call is a step of its own. Where calls are not executed (single-turn categories), they
-    are recorded and handed in together by `end_turn`. `on_end` is called once, with `result()`.
+    `on_end` is called once, with `result()`.
     """
 
     def __init__(
@@ -54,39 +52,37 @@ class ServedEpisode:
         on_end: Callable[[dict[str, Any]], object] = lambda _: None,
         **keywords: Any,
     ) -> None:
-        self._dialogue = Dialogue(task, form="tool_call", **keywords)
-        self._executes = task.executes_calls
-        self._opening = _texts(self._dialogue.open())
-        self._recorded: list[dict[str, Any]] = []
-        self._num_calls = 0
+        super().__init__(task, **keywords)
         self._on_end = on_end
         self._told = False
 
     def tools(self) -> list[dict[str, Any]]:
         """Return name, description and parameters (JSON Schema) of the tools offered now."""
-        return [START, END, *(tool["function"] for tool in self._dialogue.tools)]
+        return [START, END, *(tool["function"] for tool in self.dialogue.tools)]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Answer a call; after the end, with a note that the task has ended."""
         if name == START["name"]:
-            return self._opening
-        if self._dialogue.done:
+            return _texts(self.opening)
+        if self.dialogue.done:
             return ENDED
+        answers: list[Message] | None
         if name == END["name"]:
-            return self._end_turn(str(arguments.get("answer", "")))
-        self._num_calls += 1
-        call = tool_call(f"call_{self._num_calls}", name, json.dumps(dict(arguments)))
-        if not self._executes:
-            self._recorded.append(call)
+            answers = self.end_turn(str(arguments.get("answer", "")))
+        elif (answers := self.play(name, arguments)) is None:
             return RECORDED
-        return self._replied({"role": "assistant", "content": None, "tool_calls": [call]})
+        if not self.dialogue.done:
+            return _texts(answers)
+        self._report()
+        end = FAILED if self.dialogue.info.get("invalid") else ENDED
+        return "\n\n".join(filter(None, (_texts(answers), end)))
 
     def result(self) -> dict[str, Any]:
         """Return task, verdict (so far, if the agent stopped early) and messages.
 
         `invalid` where infrastructure failed: no verdict on the agent.
         """
-        dialogue = self._dialogue
+        dialogue = self.dialogue
         result: dict[str, Any] = {"task_id": dialogue.task.id, "category": dialogue.task.category}
         try:
             verdict = dialogue.verdict_so_far()
@@ -99,21 +95,7 @@ class ServedEpisode:
     def close(self) -> None:
         """Report the result if the end has not; end the processes of tools."""
         self._report()
-        self._dialogue.close()
-
-    def _end_turn(self, answer: str) -> str:
-        message: dict[str, Any] = {"role": "assistant", "content": answer}
-        if self._recorded:
-            message["tool_calls"], self._recorded = self._recorded, []
-        return self._replied(message)
-
-    def _replied(self, message: dict[str, Any]) -> str:
-        answers = self._dialogue.reply(message)
-        if self._dialogue.done:
-            self._report()
-            invalid = bool(self._dialogue.info.get("invalid"))
-            return "\n\n".join(filter(None, (_texts(answers), FAILED if invalid else ENDED)))
-        return _texts(answers)
+        self.dialogue.close()
 
     def _report(self) -> None:
         if not self._told:

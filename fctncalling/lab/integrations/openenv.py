@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -113,25 +114,25 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
 
     def num_tasks(self, split: str) -> int:
         """Return the number of tasks of a split."""
-        return len(self._tasks(split))
+        return len(self.get_task_range(split))
 
     def get_task(self, split: str, index: int) -> dict[str, Any]:
         """Return one task's entry; IndexError if there is none."""
-        if not 0 <= index < self.num_tasks(split):
+        if index < 0:
             raise IndexError(index)
-        return _entry(split, index, self._tasks(split)[index])
+        return self.get_task_range(split)[index]
 
     def get_task_range(
         self, split: str, start: int | None = None, stop: int | None = None
     ) -> list[dict[str, Any]]:
-        """Return the entries of a slice."""
-        tasks = self._tasks(split)
-        return [_entry(split, index, tasks[index]) for index in range(len(tasks))[start:stop]]
-
-    def _tasks(self, split: str) -> Sequence[Task]:
+        """Return the entries of a slice, without answers; IndexError if there is no such split."""
         if split not in self._splits:
             raise IndexError(split)  # answered 400
-        return self._splits[split]
+        entries = []
+        for index, task in enumerate(self._splits[split]):
+            about = {"category": task.category, "num_turns": len(task.question)}
+            entries.append({"id": task.id, "split": split, "index": index, **about})
+        return entries[start:stop]
 
     def step(self, action: ChatAction, timeout_s: float | None = None, **_: Any) -> ChatObservation:
         """Play the assistant's message."""
@@ -179,12 +180,6 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
             reward=reward,
             info=info_to_json(info),
         )
-
-
-def _entry(split: str, index: int, task: Task) -> dict[str, Any]:
-    """Return a task's entry in the Task API, without its answer."""
-    about = {"category": task.category, "num_turns": len(task.question)}
-    return {"id": task.id, "split": split, "index": index, **about}
 
 
 class ChatClient(EnvClient[ChatAction, ChatObservation, State]):
@@ -245,34 +240,32 @@ class HostCheck:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> Any:
         """Pass a request on, or refuse it."""
-        if scope["type"] not in ("http", "websocket"):
-            return await self._app(scope, receive, send)
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        host = _hostname(f"http://{headers.get(b'host', '')}")
+        is_checked = scope["type"] in ("http", "websocket")
+        if is_checked and (fault := self._fault(dict(scope["headers"]))):
+            return await _refuse(scope["type"], send, fault)
+        return await self._app(scope, receive, send)
+
+    def _fault(self, headers: Mapping[bytes, bytes]) -> str:
+        host = _hostname(b"//" + headers.get(b"host", b""))
         origin = _hostname(headers[b"origin"]) if b"origin" in headers else host
         if not self._is_own(host) and not _is_address(host):  # an address is nobody's to redirect
-            return await _refuse(scope["type"], send, f"host {host!r}")
-        if origin != host and not self._is_own(origin):
-            return await _refuse(scope["type"], send, f"a page of {origin!r}")
-        return await self._app(scope, receive, send)
+            return f"host {host!r}"
+        return "" if origin == host or self._is_own(origin) else f"a page of {origin!r}"
 
     def _is_own(self, host: str) -> bool:
         return host in self._allowed or "*" in self._allowed
 
 
-def _hostname(url: str) -> str:
-    try:
-        return (urlsplit(url).hostname or "").lower()
-    except ValueError:
-        return ""
+def _hostname(url: bytes) -> str:
+    with suppress(ValueError):
+        return (urlsplit(url.decode("latin-1")).hostname or "").lower()
+    return ""
 
 
 def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return ipaddress.ip_address(host) is not None
+    return False
 
 
 async def _refuse(kind: str, send: Any, fault: str) -> Any:

@@ -8,17 +8,17 @@ masks. `environment_factory(tasks)` offers a task's functions as TRL's tools, fo
 from __future__ import annotations
 
 import inspect
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fctncalling.algorithms.episodes import TokenRecord
-from fctncalling.data.types import FunctionDoc, Task, Verdict, tool_call
+from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.episode_log import play_episodes
-from fctncalling.lab.dialogue import Dialogue, opening, score
+from fctncalling.lab.dialogue import CallByCall, opening, score
 
 ANNOTATIONS: Mapping[str, type[Any]] = {
     "string": str,
@@ -64,16 +64,13 @@ def rollout_func(
     """
     by_id = _by_id(tasks)
 
-    def make_env() -> FunctionCallingEnv:
-        return FunctionCallingEnv(tasks=tasks, **keywords)
-
     def play(prompts: list[Any], trainer: Any) -> dict[str, Any]:
         model = trainer.accelerator.unwrap_model(trainer.model)
         was_training = model.training
         records = play_episodes(
             model,
             trainer.processing_class,
-            make_env,
+            partial(FunctionCallingEnv, tasks=tasks, **keywords),
             [_task_id(prompt, by_id) for prompt in prompts],
             num_envs=num_envs,
             max_new_tokens=trainer.args.max_completion_length,
@@ -149,45 +146,34 @@ class TaskEnvironment:
 
     def reset(self, **_: Any) -> None:
         """Begin the task anew; the prompt is complete."""
-        self._calls: list[dict[str, Any]] = []
-        self._dialogue = Dialogue(self._task)
-        self._dialogue.open()
+        self._episode = CallByCall(self._task)
 
     def get_reward(self) -> float | None:
         """Return 1 where BFCL's checker passes the calls, None where the tools failed."""
+        dialogue = self._episode.dialogue
         try:
-            return float(self._verdict().valid)
+            if not dialogue.done:
+                self._episode.end_turn()
+            return float(dialogue.verdict_so_far().valid)
         except InfrastructureError:
             return None
 
-    def _verdict(self) -> Verdict:
-        if self._task.executes_calls:
-            if not self._dialogue.done:
-                self._dialogue.reply("Done.")
-            return self._dialogue.verdict_so_far()
-        message = {"tool_calls": self._calls} if self._calls else {"content": "Done."}
-        return score([{"role": "assistant", **message}], self._task, form="tool_call")
-
     def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Play a call; return its result, or a note if the task's calls are not executed."""
-        call = tool_call(f"call_{len(self._calls)}", name, json.dumps(dict(arguments)))
-        self._calls.append(call)
-        if not self._task.executes_calls or self._dialogue.done:
+        answers = None if self._episode.dialogue.done else self._episode.play(name, arguments)
+        if answers is None:
             return "Noted."
-        answers = self._dialogue.reply({"role": "assistant", "tool_calls": [call]})
         return "\n".join(str(answer["content"]) for answer in answers if answer["role"] == "tool")
 
 
 def _environment_class(task: Task) -> type[TaskEnvironment]:
-    methods = {
-        doc.name.replace(".", "_"): _method(doc.name.replace(".", "_"), doc)
-        for doc in task.functions
-    }
+    methods = {method.__name__: method for method in map(_method, task.functions)}
     return type("TaskEnvironment", (TaskEnvironment,), {"_task": task, **methods})
 
 
-def _method(name: str, doc: FunctionDoc) -> Callable[..., str]:
+def _method(doc: FunctionDoc) -> Callable[..., str]:
     """Make a method with the signature and docstring that transformers turns into a schema."""
+    name = doc.name.replace(".", "_")
 
     def method(self: TaskEnvironment, **arguments: Any) -> str:
         return self._call(name, arguments)
@@ -195,17 +181,12 @@ def _method(name: str, doc: FunctionDoc) -> Callable[..., str]:
     properties = doc.parameters.get("properties", {})
     required = set(doc.parameters.get("required", ()))
     kinds = {key: ANNOTATIONS.get(str(about.get("type")), str) for key, about in properties.items()}
-    parameters = [
-        inspect.Parameter(
-            key,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if key in required else None,
-            annotation=kind,
-        )
-        for key, kind in kinds.items()
-    ]
-    about_self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    method.__signature__ = inspect.Signature([about_self, *parameters])  # type: ignore[attr-defined]
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    for key, kind in kinds.items():
+        default = inspect.Parameter.empty if key in required else None
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(key, keyword, default=default, annotation=kind))
+    method.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     method.__name__ = name
     method.__annotations__ = {**kinds, "return": str}
     lines = [f"    {key}: {_one_line(properties[key])}" for key in kinds]

@@ -112,12 +112,8 @@ class DialogueHarness(vf.Harness[vf.HarnessConfig]):
             dialogue.close()
             await client.close()
         verdict = dialogue.verdict_so_far()
-        trace.info[VERDICT] = {
-            "reward": dialogue.reward,
-            "valid": verdict.valid,
-            "error_type": verdict.error_type,
-            "message": verdict.message,
-        }
+        about = {name: getattr(verdict, name) for name in ("valid", "error_type", "message")}
+        trace.info[VERDICT] = {"reward": dialogue.reward, **about}
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
 
 

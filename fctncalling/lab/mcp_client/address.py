@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.tool_server import SCHEME
+from fctncalling.envs.tools.box.toolbox import SCHEME
 
 EXPECTED = f"expected {SCHEME}COMMAND or {SCHEME}URL, such as {SCHEME}mcp-server-time"
 _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?=\S)")

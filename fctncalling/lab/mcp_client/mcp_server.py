@@ -22,8 +22,7 @@ from fctncalling.data.types import FunctionDoc
 from fctncalling.data.unsafe_text import encodable_value
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.tools.box.callables import DEFAULT_OUTPUT_LENGTH, Tool, ToolDefinitionError
-from fctncalling.envs.tools.box.tool_server import TIMEOUT_S, ToolServer
-from fctncalling.envs.tools.box.toolbox import ToolBox
+from fctncalling.envs.tools.box.toolbox import TIMEOUT_S, ToolBox, ToolServer
 from fctncalling.lab.mcp_client.address import McpAddress
 from fctncalling.lab.mcp_client.connection import (
     CLOSE_S,

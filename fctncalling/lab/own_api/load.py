@@ -12,7 +12,7 @@ from typing import Any
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.named_tools import add_working_folder_to_path, import_object
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
-from fctncalling.envs.tools.box.tool_server import is_mcp_address
+from fctncalling.envs.tools.box.toolbox import is_mcp_address
 from fctncalling.lab.mcp_client import McpServer
 from fctncalling.lab.own_api.openapi import api_of_openapi_document
 from fctncalling.specification.api import CollectedFunctions, OwnApi, SpecificationError

@@ -12,15 +12,12 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate, bos_ids
 from fctncalling.data.unsafe_text import encodable_text
 
 DEFAULT_NEW_TOKENS = 128  # between two pauses
-_NO_EFFECT = {  # keyword -> values that ask for nothing
+_NO_EFFECT: dict[str, tuple[Any, ...]] = {  # keyword -> values that ask for nothing
     **dict.fromkeys(("top_k", "min_length", "min_new_tokens"), (None, -1, 0)),
     **dict.fromkeys(("top_p", "typical_p", "num_beams"), (None, 1)),
     **dict.fromkeys(("num_return_sequences", "repetition_penalty"), (None, 1)),
 }
-_IGNORED = (
-    *("pad_token_id", "bos_token_id", "use_cache"),
-    *("return_dict_in_generate", "stopping_criteria"),
-)
+_IGNORED = "pad_token_id bos_token_id use_cache return_dict_in_generate stopping_criteria".split()
 
 
 def parse_generation_kwargs(

@@ -138,7 +138,7 @@ class TextEnvironment:
     _engine: GenerationEngine
     _first = 0  # the number of slot 0's query
     _tools: InlineTools
-    _built_tools: Mapping[str, Any]
+    _tools_of: Any = None  # names and tools as they were given
 
     def __init__(
         self,
@@ -247,22 +247,25 @@ class TextEnvironment:
         unfinished = [history for history in histories if not history.completed]
         is_cached = all(history.slot is not None for history in unfinished)
         with nullcontext() if is_cached else self._cached(unfinished):
-            actions = self._engine.generate([self._request(history) for history in unfinished])
+            requests = [
+                Request(
+                    history.slot or 0,
+                    history.ids[history.num_cached :],
+                    max_new_tokens=None if self._limit is None else self._limit - len(history.ids),
+                    stop=self.syntax.stop,
+                    on_token=self.on_token and partial(self.on_token, self._number(history)),
+                )
+                for history in unfinished
+            ]
+            actions = self._engine.generate(requests)
             for history, action in zip(unfinished, actions, strict=True):
                 self._append(history, action.ids, system=False, logprobs=action.logprobs)
                 history.num_cached = len(history.ids)
         return list(histories)
 
-    def _request(self, history: TextHistory) -> Request:
-        assert history.slot is not None
-        told, number = self.on_token, self._first + history.slot
-        return Request(
-            history.slot,
-            history.ids[history.num_cached :],
-            max_new_tokens=None if self._limit is None else self._limit - len(history.ids),
-            stop=self.syntax.stop,
-            on_token=None if told is None else partial(told, number),
-        )
+    def _number(self, history: TextHistory) -> int:
+        """Return the number of the query that an episode answers."""
+        return self._first + (history.slot or 0)
 
     def _append(
         self,
@@ -386,16 +389,17 @@ class TextEnvironment:
         self._refresh_tools()
 
     def _refresh_tools(self) -> None:
-        given, former = self.tools, self.__dict__.get("_tools")
-        if former is None or not isinstance(given, Mapping) or not _same(given, self._built_tools):
+        given = self.tools
+        if not isinstance(given, Mapping) or list(given.items()) != self._tools_of:
             if isinstance(given, Iterable) and not isinstance(given, Mapping | ToolBox | str):
                 given = list(given)  # to iterate twice; InlineTools rejects invalid ones
-            self._tools = tools = InlineTools(given, self.syntax)
+            former = self.__dict__.get("_tools")
+            self._tools = InlineTools(given, self.syntax)
+            box = self._tools.box
             if not isinstance(given, Mapping):
-                names = (doc.name for doc in tools.box.docs)
-                each_given = tools.box.tools if isinstance(given, ToolBox) else given
-                self.tools = dict(zip(names, each_given, strict=True))
-            self._built_tools = dict(self.tools)
+                each_given = box.tools if isinstance(given, ToolBox) else given
+                self.tools = dict(zip((doc.name for doc in box.docs), each_given, strict=True))
+            self._tools_of = list(self.tools.items())
             if former is not None:
                 former.close()
         self._tools.syntax = self.syntax
@@ -450,7 +454,7 @@ class TextEnvironment:
             self._append(history, ids, system=True)
             if self.on_token is not None:
                 for token in ids:
-                    self.on_token(self._first + (history.slot or 0), token, None)
+                    self.on_token(self._number(history), token, None)
 
     def _result_or_none(self, block: CallBlock) -> str | None:
         """Return a call's result; None if infrastructure failed."""
@@ -473,7 +477,3 @@ class TextEnvironment:
 def is_overridden(method: Any, own: Any) -> bool:
     """Whether a method was overridden by a subclass or by assignment."""
     return getattr(method, "__func__", None) is not own
-
-
-def _same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    return left.keys() == right.keys() and all(left[name] is right[name] for name in left)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fctncalling.envs.episode.transcript import escape_unprintable
+from fctncalling.envs.conversations import escape_unprintable
 from fctncalling.envs.errors import import_extra
 from fctncalling.lab.page.report_page import html_page
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from fctncalling.cli.score.readings import ReadingFlags, add_reading_arguments
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord
-from fctncalling.cli.shared.next_command import next_command
+from fctncalling.cli.shared.output import next_command
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
 from fctncalling.cli.shared.task_finder import TaskFinder, use_sibling_long_context_tables
 from fctncalling.cli.shared.tool_flags import (

@@ -12,7 +12,7 @@ from typing import Any
 from fctncalling.checkers.multi_turn import state_differences, turn_fault
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import split_thought
-from fctncalling.envs.judging.ground_truth import ExtraTools, iter_ground_truth, replay_turns
+from fctncalling.envs.judging.judge import ExtraTools, iter_ground_truth, replay_turns
 from fctncalling.envs.tools.tool_state import snapshot
 from fctncalling.lab.viewer.run_files import LoadedRun, Record
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.python_source.parse import PlainCall
+from fctncalling.envs.python_source.call_source import PlainCall
 from fctncalling.envs.tools import tool_class
 from fctncalling.lab.forge.multi_turn import dials as tables
 from fctncalling.lab.forge.multi_turn import inventory

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, write_records
-from fctncalling.cli.shared.next_command import next_command
+from fctncalling.cli.shared.output import next_command
 from fctncalling.lab.forge.forge_run import (
     ForgeFailure,
     ForgeFiles,
