@@ -14,7 +14,8 @@ class LearningSettings(Settings):
 
     # Rewards and advantages: discounts, lambdas, scaling, cut actions, one algorithm's own.
     gamma: Annotated[float | None, Setting("[0, 1]", group="rewards and credit")] = None
-    """Discount from one action to the next; none: 1, no discount."""
+    """Discount from one action to the next; none: 0.99, and 1 (no discount) for GRPO, whose
+    groups would otherwise be told apart by their lengths alone."""
     lam: Annotated[float | None, Setting("[0, 1]", synonyms={"auto": None})] = None
     """Lambda of the advantage estimate from one action to the next. auto (none): values enter
     by what they know, measured on new episodes, beside the mean of the group's or batch's

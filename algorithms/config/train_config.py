@@ -182,8 +182,10 @@ class TrainConfig(LearningSettings, RunningSettings):
 
     @property
     def resolved_gamma(self) -> float:
-        """Discount per action; 1 if --gamma is not set."""
-        return 1.0 if self.gamma is None else self.gamma
+        """Discount per action; the algorithm's default if --gamma is not set."""
+        if self.gamma is not None:
+            return self.gamma
+        return 1.0 if self.algorithm_name == "GRPO" else 0.99
 
     @property
     def discount(self) -> float:

@@ -156,8 +156,6 @@ def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
             f"Note: --target_kl {config.target_kl:g} ended updates behind a step too far when this "
             "run began; now half of such a step is taken back, or all."
         )
-    if (gamma := resolved.get("gamma", config.resolved_gamma)) != config.resolved_gamma:
-        changed["gamma"] = gamma, config.resolved_gamma
     if changed:
         listed = "; ".join(
             f"{LABELS[name]} {_word(former)} -> {_word(now)}"

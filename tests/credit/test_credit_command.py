@@ -104,7 +104,7 @@ def test_the_viewer_shows_true_credit_beside_the_critics(run: Path, tmp_path: Pa
         assert set(own[0]["credit"]) == {"V", "A", "standard_error", "critic", "TPPO"}
         after = [*(step["credit"]["V"] for step in own[1:]), 0.0]
         for step, value in zip(own, after, strict=True):
-            wanted = step["reward"] + value - step["credit"]["V"]
+            wanted = step["reward"] + 0.99 * value - step["credit"]["V"]
             assert step["credit"]["A"] == pytest.approx(wanted, abs=1e-5)
 
 
