@@ -104,6 +104,15 @@ def test_an_adapter_alone_becomes_a_model_with_the_bases_tokenizer(tmp_path: Pat
     assert torch.allclose(found, wanted, atol=1e-4)
 
 
+def test_torn_weights_are_named(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torn = run_folder / "checkpoints/update_000020/model.safetensors"
+    torn.write_bytes(torn.read_bytes()[:1000])
+    output = run_folder.parent / "model"
+    assert main(["export", "--checkpoint", str(run_folder), "--output", str(output)]) == 2
+    assert f"--checkpoint {torn}: " in capsys.readouterr().err
+    assert not output.exists()
+
+
 def test_several_checkpoints_give_the_mean_of_their_weights(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
