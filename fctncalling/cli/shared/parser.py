@@ -26,7 +26,7 @@ class OneLineParser(argparse.ArgumentParser):
     _first_word = ""  # of the command line
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, allow_abbrev=False, **options)
+        super().__init__(*args, **{**options, "allow_abbrev": False})
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Any = None, namespace: Any = None
