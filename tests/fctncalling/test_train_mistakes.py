@@ -122,7 +122,7 @@ def checkpoint(tmp_path: Path) -> Path:
         (["--experiment_names=x"], "is --experiment_name meant?"),
         (["--eval_episode=10"], "is --eval_episodes meant?"),  # no abbreviation is taken
         (["--model=x"], "is --model_name_or_path meant?"),
-        (["--model_name_or_path=./no", "--plan"], "./no: the model cannot be loaded: there is no su"),
+        (["--model_name_or_path=./no", "--plan"], "no: the model cannot be loaded: there is no su"),
         (["--dataset_path=simple"], "simple: no such file; is BFCL_v4_simple_python.json, the fil"),
         (["--learning_rate=1"], "is --lr meant?"),
         (["--num-updates=1"], "is --num_updates meant?"),
