@@ -19,7 +19,9 @@ from typing import Any
 from fctncalling.data.agentic_tasks import find_agentic_variant
 from fctncalling.data.categories import (
     AGENTIC,
+    ALIASES,
     AST,
+    CATEGORIES,
     CLARIFY,
     LANGUAGE_VARIANTS,
     WITHOUT_ANSWER,
@@ -194,11 +196,15 @@ def embedded_path(name: str) -> Path:
 def resolve_task_path(path: str | Path) -> Path:
     """Resolve the path of a task file; look up bare BFCL names in the official data.
 
-    Raises TaskError for such a name where no official data was imported, or none of that name.
+    Raises TaskError for such a name where no official data was imported, or none of that name, and
+    for the bare name of a category.
     """
     path = Path(path)
-    bare = path.name == str(path) and path.name.startswith("BFCL_")
-    if not bare or path.exists() or find_agentic_variant(path) is not None:
+    bare = path.name == str(path) and not path.exists() and find_agentic_variant(path) is None
+    if bare and path.name in (*CATEGORIES, *ALIASES):
+        name = f"BFCL_v4_{v4_category_name(path.name)}.json"
+        raise TaskError(f"{path}: no such file; is {name}, the file of that category, meant?")
+    if not bare or not path.name.startswith("BFCL_"):
         return path
     for folder in (official_data_folder(), user_data_folder()):
         official = folder / path.name

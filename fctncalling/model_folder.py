@@ -56,7 +56,7 @@ def _missing_on_hub(name: str) -> str:
         return "there is no such folder, and no model on the hub can be called so"
     except Exception as error:  # of whatever library speaks to the hub
         reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(". ")
-        return f"there is no such folder, and the hub does not give it ({reason})"
+        return f"there is no such folder, and as a name on the hub it cannot be had ({reason})"
     return ""
 
 

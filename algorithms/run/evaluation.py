@@ -20,6 +20,8 @@ from fctncalling.algorithms.episodes import (
 )
 
 MULTI_TURN = "multi_turn"
+FEW_TASKS = 200
+"""Held-out tasks below which the table tells how uncertain a rate is."""
 RATES = ("greedy", "greedy_strict", "sampled", "sampled_strict")  # _strict: nothing is forgiven
 RETURNS = ("greedy_return", "sampled_return")  # of environments without verdicts
 TABLE_WIDTH = 104  # columns; a narrower terminal breaks lines, which is better than cutting numbers
@@ -87,6 +89,12 @@ def print_table(
     console = Console()
     console.width = max(console.width, WIDE_TABLE if len(sides) > 2 else TABLE_WIDTH)
     console.print(table)
+    if interval := (after.get("intervals") or {}).get("greedy"):
+        count = after["num_tasks"]
+        low, high = (f"{100 * bound:.0f}" for bound in interval)
+        if count < FEW_TASKS:
+            told = f"{round(after['greedy'] * count)} of {count} is {low} to {high} %"
+            console.print(f"{count} tasks: {told} (greedy, 95 % interval)", highlight=False)
 
 
 def plot_curve(folder: Path) -> Path | None:
@@ -148,10 +156,11 @@ def base_metrics(folder: Path) -> dict[str, float | None]:
 
 
 def curve_title(folder: Path) -> str:
-    """Return the title of a learning curve: task, model, algorithm and seed."""
+    """Return the title of a learning curve: task, model, algorithm (of updates) and seed."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         algorithm, seed = config["algorithm_name"], config["seed"]
+        learned = f"{algorithm}, " if config.get("num_updates") != 0 else ""
     except (OSError, ValueError, KeyError, TypeError):
         return folder.name
     task = Path(config.get("dataset_path") or "embedded").stem
@@ -159,7 +168,7 @@ def curve_title(folder: Path) -> str:
         task = config["env_name"]
     model = Path(config.get("model_name_or_path") or "embedded").name
     control = ", control: advantages shuffled" if config.get("permute_advantages") else ""
-    return f"{task} tasks, {model} model, {algorithm}, seed {seed}{control}"
+    return f"{task} tasks, {model} model, {learned}seed {seed}{control}"
 
 
 def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict[str, Any]:

@@ -8,13 +8,17 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
 from fctncalling.cli.registry import command_summary, subcommands
 from fctncalling.cli.shared.output import ignore_broken_pipe
-from fctncalling.cli.shared.parser import OneLineParser, missing_library_message, print_error
+from fctncalling.cli.shared.parser import (
+    OneLineParser,
+    missing_library_message,
+    plain_warnings,
+    print_error,
+)
 from fctncalling.envs.named_tools import add_working_folder_to_path
 
 
@@ -56,11 +60,9 @@ def _run(argv: Sequence[str] | None, prog: str) -> int:
     )
     module.add_arguments(subparser)
     args = subparser.parse_args(arguments[1:])
-    usual = warnings.formatwarning
-    # as a user reads it: where in our code it was raised is of no use
-    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     try:
-        exit_code: int = module.run(args)
+        with plain_warnings():
+            exit_code: int = module.run(args)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130
@@ -74,8 +76,6 @@ def _run(argv: Sequence[str] | None, prog: str) -> int:
         if isinstance(error, USER_ERRORS):  # no bug of ours
             return print_error(error)
         raise
-    finally:
-        warnings.formatwarning = usual
     return exit_code
 
 

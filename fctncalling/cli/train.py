@@ -41,13 +41,19 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config.config_fields import BASIC, add_arguments, format_value
 from fctncalling.cli.idle_flags import idle_flag_notes
 from fctncalling.cli.shared.output import ignore_broken_pipe
-from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser, missing_library_message
+from fctncalling.cli.shared.parser import (
+    BasicHelpAction,
+    OneLineParser,
+    missing_library_message,
+    plain_warnings,
+)
 from fctncalling.cli.train_flags import (
     FORMER_FLAGS,
     NAMES_ELSEWHERE,
@@ -72,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Return 0, 1 at a NaN, 2 if the user can mend it, 130 where Ctrl-C ended it. A run goes on where
     nobody reads its lines any more.
     """
-    with ignore_broken_pipe(goes_on=True):
+    with ignore_broken_pipe(goes_on=True), plain_warnings():
         return _run(list(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -124,11 +130,14 @@ def _refuse(error: Exception | str) -> int:
 def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
     """Print the memory plan after the checks of a start; return 0 if the run fits, else 1."""
     from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
+    from fctncalling.training.prepare_run import check_model_name
     from fctncalling.training.rollouts.choose_rollout import check_rollout
     from fctncalling.training.task_setup import make_task_setup
     from fctncalling.training.teams import team_roles
 
     check_rollout(config, run_config)
+    if not Path(config.model_name_or_path or ".").expanduser().is_dir():
+        check_model_name(config)  # of a folder config.json is enough
     roles: tuple[str, ...] = ()
     # tasks and team are read for these
     if config.roles_have_own_weights or config.team_critic == "central":

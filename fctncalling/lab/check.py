@@ -21,7 +21,8 @@ from typing import Any
 
 from fctncalling.cli.score.readings import add_reading_arguments
 from fctncalling.cli.score.results import is_result_tree
-from fctncalling.cli.shared.jsonl_records import InputError, read_records
+from fctncalling.cli.score.run_episodes import read_answers
+from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch
 from fctncalling.cli.shared.tool_flags import TaskTools, add_dataset_argument, add_tool_arguments
 from fctncalling.lab.canaries import ALL, canary_report
@@ -82,7 +83,7 @@ def kind_of(name: str) -> str:
 
 def _holds_answers(path: Path) -> bool:
     try:
-        first = next(read_records(path), None)
+        first = next(read_answers(path), None)
     except InputError:  # an array, say
         return False
     return first is not None and "response" in first.record

@@ -16,6 +16,7 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ from fctncalling.training.resume import run_settings
 from fctncalling.training.run_config import ENV_MODELS
 
 PICKLED_ADAPTER = "adapter_model.bin"
+FEW_TASKS = ("--category", "multiple", "--limit", "40")
+"""Of the next command: tasks that a small model plays on a laptop."""
 ARGUMENTS_CARD = """\
 Trained with these arguments of its chat template, which each request has to give again:
 
@@ -83,7 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
         checkpoint = checkpoint_in(checkpoint)
         folders = _export([checkpoint, *others], output, arguments)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        return print_error(f"--checkpoint {checkpoint}: {error}")
+        torn = isinstance(error, SafetensorError) and unreadable_weights([checkpoint, *others])
+        return print_error(f"--checkpoint {torn or checkpoint}: {error}")
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint), "output": str(output)}))
         return 0
@@ -97,11 +101,24 @@ def run(arguments: argparse.Namespace) -> int:
             "Its critic reads with weights of its own and stays where it is: --init_critic_from "
             f"{checkpoint}"
         )
-    words = ["--agent", f"hf:{folders[0]}", "--output", "answers.jsonl"]
+    words = ["--agent", f"hf:{folders[0]}", *FEW_TASKS, "--output", "answers.jsonl"]
     if (style := run_settings(checkpoint).get("prompt_style", "bfcl")) != "bfcl":
         words += ["--prompt_style", str(style)]
     print(next_command("run", *words))
     return 0
+
+
+def unreadable_weights(folders: Iterable[Path]) -> Path | None:
+    """Return the first file of weights in folders that safetensors cannot read; None without."""
+    from safetensors import SafetensorError, safe_open
+
+    for path in (path for folder in folders for path in sorted(folder.glob("*.safetensors"))):
+        try:
+            with safe_open(path, "pt"):
+                pass
+        except SafetensorError:
+            return path
+    return None
 
 
 def checkpoint_in(folder: Path) -> Path:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.algorithms.run.logs import json_value
+from fctncalling.cli.score.run_episodes import run_config
 from fctncalling.cli.shared.jsonl_records import (
-    InputError,
     SourceRecord,
     read_records,
     with_progress_bar,
@@ -139,7 +139,7 @@ class Replayer:
     """
 
     def __init__(self, path: Path, args: argparse.Namespace) -> None:
-        self._config = _run_config(path)
+        self._config = run_config(path)
         self._args = args
         self._tools = TaskTools(args)
         self._files = [path for path in args.dataset_path or () if not path.is_dir()]
@@ -245,17 +245,6 @@ class _Recorded:
         if text is None:
             raise self._cut
         return text
-
-
-def _run_config(path: Path) -> dict[str, Any]:
-    config = path.resolve().parent.parent / "config.json"
-    if path.resolve().parent.name != "episodes" or not config.is_file():
-        return {}
-    try:
-        settings = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{config}: cannot be read: {error}") from None
-    return settings if isinstance(settings, dict) else {}
 
 
 _STEP_FIELDS = tuple("turn text calls executed results error reward observation_sha256".split())

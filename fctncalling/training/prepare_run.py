@@ -148,8 +148,10 @@ def _check_and_announce(
 
 
 def learning_notes(config: TrainConfig) -> list[str]:
-    """Return notes on unusual credit assignment and episodes of an update."""
-    notes = []
+    """Return notes on unusual credit assignment and episodes of an update; none without updates."""
+    notes = list[str]()
+    if not config.num_updates:
+        return notes
     selects = config.dynamic_sampling > 1 and config.episodes_per_task > 1
     if config.has_own_algorithm:
         seen, taken = "all episodes", "taken as they are"
@@ -254,12 +256,7 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
         rehearse_estimate(find_algorithm(config.algorithm_name), config)
     parse_template_kwargs(run_config.chat_template_kwargs)
     _check_results_dir(Path(config.results_dir))
-    model = config.model_name_or_path
-    # GGUF files are checked as they are converted
-    if model is not None and (not is_gguf(model) or Path(model).expanduser().is_dir()):
-        missing = missing_model_message(model)
-        if missing:
-            raise ModelError(f"--model_name_or_path {model}: the model cannot be loaded: {missing}")
+    check_model_name(config)
     for flag, path in (
         ("chat_template", run_config.chat_template),
         ("prompt_path", run_config.prompt_path),
@@ -273,6 +270,18 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
             f"--init_critic_from: {critic} holds no critic; give a folder such as "
             "RUN/checkpoints/last"
         )
+
+
+def check_model_name(config: TrainConfig) -> None:
+    """Raise ModelError for a folder without a model's files, or a name that the hub does not give.
+
+    GGUF files are checked as they are converted.
+    """
+    model = config.model_name_or_path
+    if model is not None and (not is_gguf(model) or Path(model).expanduser().is_dir()):
+        missing = missing_model_message(model)
+        if missing:
+            raise ModelError(f"--model_name_or_path {model}: the model cannot be loaded: {missing}")
 
 
 def check_central_critic(

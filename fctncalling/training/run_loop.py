@@ -153,7 +153,7 @@ def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
     print_table(**evaluations)
     print("\n" + "\n".join(_learned(counters, config)))
     print(
-        f"This command ran for {run.wall_seconds:.0f} s, evaluations and start included.\n"
+        f"It ran for {run.wall_seconds:.0f} s, evaluations included, from the loaded model on.\n"
         f"Results: {folder}\n"
         f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, checkpoints/"
     )
@@ -163,6 +163,8 @@ def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
     print(f"Look at it:\n  {' '.join([shell_command('view'), name, *map(shlex.quote, flags)])}")
     if any(folder.glob("events.out.tfevents*")):
         print(f"  {shell_python()} -m tensorboard.main --logdir {name}")
+    export = f"{shell_command('export')} --checkpoint {name} --output trained_model"
+    print(f"Use the model (export names a run on unseen tasks):\n  {export}")
 
 
 def _learned(counters: Counters, config: TrainConfig) -> list[str]:

@@ -83,6 +83,10 @@ def test_the_table_has_rates_before_and_after(capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr().out
     assert "37.5 ->  37.5" in shown
     assert "strict" not in shown
+    assert "interval" not in shown
+    few = {"greedy": 7 / 16, "num_tasks": 16, "intervals": {"greedy": [0.231, 0.668]}}
+    print_table(rates, {**rates, **few})
+    assert "16 tasks: 7 of 16 is 23 to 67 % (greedy, 95 % interval)" in capsys.readouterr().out
 
 
 def test_strict_rates_stand_beside_the_official_ones(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,6 +127,9 @@ def test_a_curve_says_what_it_is_of(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(told))
     shown = "mine tasks, Qwen model, TPPO, seed 3, control: advantages shuffled"
     assert curve_title(tmp_path) == shown
+    told = {**told, "permute_advantages": False, "num_updates": 0}  # supervised alone
+    (tmp_path / "config.json").write_text(json.dumps(told))
+    assert curve_title(tmp_path) == "mine tasks, Qwen model, seed 3"
 
 
 def test_without_updates_a_report_goes_from_the_base_to_the_supervised_model(

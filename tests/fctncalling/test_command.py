@@ -138,6 +138,7 @@ def test_without_optional_libraries_every_command_explains_itself() -> None:
         ("run mine.json", "is --dataset_path mine.json meant?"),
         ("export models/mine", "is --checkpoint models/mine meant?"),
         ("evaluate --model_name_or_path models/mine", "such as run --agent hf:MODEL"),
+        ("doctor", "expected fctncalling doctor MODEL"),
     ],
 )
 def test_what_was_meant_is_named(words: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -44,11 +45,25 @@ def test_a_run_s_folder_stands_for_its_last_checkpoint(
     (run_folder / "config.json").write_text(json.dumps(style))
     assert main(["export", "--checkpoint", str(run_folder / given), "--output", str(output)]) == 0
     following = capsys.readouterr().out.splitlines()[-1]
-    assert following.startswith("next: fctncalling run ")
+    few = "--category multiple --limit 40"
+    assert following.startswith(f"next: fctncalling run --agent hf:{output} {few} ")
     assert following.endswith(" --prompt_style compact") == bool(style)
     assert (output / "model.safetensors").is_file()
     assert not (output / "tokenizer_old.json").exists()
     assert sorted(path.name for path in run_folder.parent.iterdir()) == ["model", "run"]
+
+
+def test_the_next_command_of_a_runs_page_exports_its_model(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run_folder / "episodes").mkdir()
+    episode = {"task_id": "t", "steps": [], "success": True}
+    (run_folder / "episodes/greedy_000020.jsonl").write_text(json.dumps(episode))
+    assert main(["view", str(run_folder)]) == 0
+    *_, following = capsys.readouterr().out.splitlines()
+    monkeypatch.chdir(run_folder.parent)
+    assert main(shlex.split(following.removeprefix("next: fctncalling "))) == 0
+    assert (run_folder.parent / "my_model/model.safetensors").is_file()
 
 
 def test_a_server_finds_the_models_weights_alone_and_the_trainer_the_value_head_too(
@@ -87,6 +102,15 @@ def test_an_adapter_alone_becomes_a_model_with_the_bases_tokenizer(tmp_path: Pat
         wanted = adapted.eval()(ids).logits
         found = AutoModelForCausalLM.from_pretrained(output).eval()(ids).logits
     assert torch.allclose(found, wanted, atol=1e-4)
+
+
+def test_torn_weights_are_named(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torn = run_folder / "checkpoints/update_000020/model.safetensors"
+    torn.write_bytes(torn.read_bytes()[:1000])
+    output = run_folder.parent / "model"
+    assert main(["export", "--checkpoint", str(run_folder), "--output", str(output)]) == 2
+    assert f"--checkpoint {torn}: " in capsys.readouterr().err
+    assert not output.exists()
 
 
 def test_several_checkpoints_give_the_mean_of_their_weights(

@@ -122,6 +122,7 @@ def test_what_mends_the_estimate_or_stands_in_its_place_is_said_at_the_start() -
     (by_state,) = learning_notes(TrainConfig(group_size=4, group_baseline="state"))
     assert by_state.startswith("Policy credit: by matched states (--group_baseline state); TPPO's")
     assert learning_notes(TrainConfig(lam=0.95)) == []
+    assert learning_notes(TrainConfig(**{**EMBEDDED_MODEL_DEFAULTS, "num_updates": 0})) == []
 
 
 def test_the_start_says_what_an_own_estimate_sees_and_what_becomes_of_it() -> None:

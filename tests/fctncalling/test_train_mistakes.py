@@ -116,10 +116,14 @@ def checkpoint(tmp_path: Path) -> Path:
         (["--lern_rate=1"], "unrecognized arguments: --lern_rate=1"),
         (["--env_processes", "8"], "the flag went with version 0.3: torchrun and --num_rollout_w"),
         (
-            ["--experiment_nam=x", "--eval_episode=-1"],
+            ["--experiment_name=x", "--eval_episodes=-1"],
             '--eval_episodes: got "-1", expected a whole number in [1',
         ),
         (["--experiment_names=x"], "is --experiment_name meant?"),
+        (["--eval_episode=10"], "is --eval_episodes meant?"),  # no abbreviation is taken
+        (["--model=x"], "is --model_name_or_path meant?"),
+        (["--model_name_or_path=./no", "--plan"], "no: the model cannot be loaded: there is no su"),
+        (["--dataset_path=simple"], "simple: no such file; is BFCL_v4_simple_python.json, the fil"),
         (["--learning_rate=1"], "is --lr meant?"),
         (["--num-updates=1"], "is --num_updates meant?"),
         (["--group_std=false"], "--group_std: no effect without --algorithm_name GRPO"),

@@ -419,3 +419,15 @@ def test_compared_runs_stand_side_by_side(browser: Any, pages: dict[str, Path]) 
             )
             assert page.value("document.documentElement.scrollWidth") <= width
             assert "env_name" in page.text("main .card:last-child")
+
+
+def test_curves_of_a_supervised_stage_run_over_its_steps(browser: Any, tmp_path: Path) -> None:
+    run = write_sample_run(tmp_path / "run")
+    lines = [{"update": 0, "sft/step": step, "sft/loss": 1 / step} for step in (1, 2, 3, 5)]
+    (run / "metrics.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    assert evaluate(["view", str(run)]) == 0
+    with OpenPage(browser, run / "view.html") as page:
+        page.tab.click('[data-view="run"]')
+        line = "document.querySelector('[data-metric=\"sft/loss\"] polyline')"
+        assert page.value(f"[...{line}.points].map(({{x}}) => x)") == [0, 50, 100, 200]
+        assert page.count('[data-metric="sft/step"]') == 0

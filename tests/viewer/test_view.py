@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import gzip
+import itertools
 import json
 import os
 import re
@@ -31,7 +32,9 @@ from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.token_file import TokenFile
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.episode_log import episode_json, play_episode
+from fctncalling.evaluation.scripted_policies import noop, oracle
 from fctncalling.lab.text_environment import TextHistory
 from fctncalling.lab.viewer import ViewError, judged_answers, load_run, page_data
 from fctncalling.lab.viewer.compared_runs import settings_that_differ
@@ -384,6 +387,86 @@ def test_the_command_that_the_page_prints_replays_the_file(
     capsys.readouterr()
     assert main(arguments) == 0
     assert "1 episodes identical" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("handler", ["auto", "hermes_calls"])
+def test_the_next_command_of_a_runs_episode_file_judges_it_as_the_run_did(
+    handler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where calls are in the template's own form, and a function's name has a dot."""
+    function = {"name": "lamp.switch", "description": "Switch.", "parameters": {"type": "dict"}}
+    function["parameters"] |= {"properties": {"on": {"type": "boolean"}}, "required": ["on"]}
+    own = {
+        "id": "simple_python_7",
+        "question": [[{"role": "user", "content": "Light, please."}]],
+        "function": [function],
+        "ground_truth": [{"lamp.switch": {"on": [True]}}],
+    }
+    held_out = embedded_path("held_out")
+    entries = map(json.loads, held_out.read_text().splitlines())
+    several = next(each for each in entries if each["id"].startswith("multi_turn_base"))
+    [truth] = [each.ground_truth for each in load_tasks(held_out) if each.id == several["id"]]
+    entries = [own, {**several, "ground_truth": truth}]
+    (tmp_path / "tasks.json").write_text(json.dumps(entries))
+    tasks = load_tasks(tmp_path / "tasks.json")
+    run = tmp_path / "run/episodes"
+    run.mkdir(parents=True)
+    config = {"dataset_path": str(tmp_path / "tasks.json"), "handler": handler}
+    (run.parent / "config.json").write_text(json.dumps(config))
+    lines, won = [], []
+    for policy, task in itertools.product((oracle, noop), tasks):
+        env = FunctionCallingEnv(tasks=(task,), handler=handler)
+        written = handler if handler != "auto" else ""
+        played = play_episode(env, task.id, ScriptedPlayer(policy, task, written, "Done."), 0)
+        assert played.episode.verdict
+        won.append(played.episode.verdict.valid)
+        line = {"task_id": task.id, "category": task.category, **episode_json(played)}
+        lines.append({**line, "success": won[-1]})
+    assert won == [True, True, False, False]
+    (run / "greedy_000000.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    assert main(["view", str(run / "greedy_000000.jsonl")]) == 0
+    *_, following = capsys.readouterr().out.splitlines()
+    program, *arguments = shlex.split(following.removeprefix("next: "))
+    assert (program, arguments[0]) == ("fctncalling", "why")
+    assert main([*arguments, "--json"]) == 0
+    [report] = json.loads(capsys.readouterr().out)["models"].values()
+    assert {name: (each["answers"], each["failed"]) for name, each in report.items()} == {
+        "simple_python": (2, 1),
+        "multi_turn_base": (2, 1),
+    }
+    (run / "greedy_000000.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines[:2]))
+    assert main(["score", "--input", str(run / "greedy_000000.jsonl"), "--json"]) == 0
+    [scored] = json.loads(capsys.readouterr().out).values()
+    assert [each["accuracy"] for each in scored["categories"].values()] == [1.0, 1.0]
+
+
+def test_a_supervised_runs_page_opens_on_the_greedy_answers_and_shows_those_before(
+    tmp_path: Path,
+) -> None:
+    """Such a run has no training episodes; while it learns, there are the base model's alone."""
+    (tmp_path / "episodes").mkdir()
+
+    def write(name: str, *won: bool) -> None:
+        records = [{"task_id": f"t{n}", "steps": [], "success": each} for n, each in enumerate(won)]
+        text = "".join(f"{json.dumps(each)}\n" for each in records)
+        (tmp_path / "episodes" / f"{name}.jsonl").write_text(text)
+
+    write("greedy_base", False, False)
+    write("sampled_base", False, True)
+    data = data_of(tmp_path)
+    assert (data["played"], data["update"], len(data["episodes"])) == ("greedy, before", None, 2)
+    write("greedy_000000", True, False)
+    write("sampled_000000", False, False)
+    data = data_of(tmp_path)
+    assert data["played"] == "greedy, after"
+    assert [each["success"] for each in data["episodes"]] == [True, False]
+    answers = data["over_updates"]["t0"]
+    assert [(each["phase"], each["update"], each["success"]) for each in answers] == [
+        ("greedy", -1, False),
+        ("sampled", -1, False),
+        ("greedy", 0, True),
+        ("sampled", 0, False),
+    ]
 
 
 def test_the_default_is_the_64_worst(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from fctncalling.algorithms.config.template_kwargs import parse_template_kwargs
 from fctncalling.cli.run.output_file import OutputFile, require_new_output
 from fctncalling.cli.run.planned_tasks import RunTasks
-from fctncalling.cli.shared.jsonl_records import InputError, Record, with_progress_bar
+from fctncalling.cli.shared.jsonl_records import InputError, Record
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.data.paths import is_stream
@@ -43,6 +43,7 @@ from fctncalling.evaluation.episode_log import (
     play_episode,
     verdict_fields,
 )
+from fctncalling.progress_bar import Stage
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -175,17 +176,21 @@ class Runner:
             own_handler=self._own_handler,
             is_done=output.is_done,
         )
-        lines = self._local_lines(items) if self._local else self._workers.results(items)
+        stage = Stage(self._args.agent, unit="episode", lines_to=sys.stderr)
+        lines = self._local_lines(items, stage) if self._local else self._workers.results(items)
         failed_in_a_row = 0
         try:
-            for line in with_progress_bar(lines, self._args.agent, "episode"):
-                output.write(line)
-                failed_in_a_row = failed_in_a_row + 1 if line["invalid"] else 0
-                if failed_in_a_row >= self._args.max_invalid:
-                    return (
-                        f"{failed_in_a_row} episodes in a row are invalid; the last: "
-                        f"{line['invalid_reason']}"
-                    )
+            with stage:
+                for line in lines:
+                    output.write(line)
+                    if self._local is None:
+                        stage.count()
+                    failed_in_a_row = failed_in_a_row + 1 if line["invalid"] else 0
+                    if failed_in_a_row >= self._args.max_invalid:
+                        return (
+                            f"{failed_in_a_row} episodes in a row are invalid; the last: "
+                            f"{line['invalid_reason']}"
+                        )
         except KeyboardInterrupt:
             return "Interrupted"
         finally:  # after Ctrl-C, too: what ended is kept, what is under way is not waited for
@@ -210,12 +215,13 @@ class Runner:
         played = play_episode(env, item.task.id, player, seed)
         return self._line(item, played, {"latency": time.perf_counter() - started})
 
-    def _local_lines(self, items: Iterator[PlannedTask]) -> Iterator[dict[str, Any]]:
+    def _local_lines(self, items: Iterator[PlannedTask], stage: Stage) -> Iterator[dict[str, Any]]:
         assert self._local is not None
         for (handler, _), group in groupby(items, lambda item: (item.handler, item.category)):
             make_env = partial(self._tasks.make_env, handler=handler)
             while chunk := list(islice(group, CHUNK)):
-                for item, played in zip(chunk, self._local.play_all(chunk, make_env), strict=True):
+                episodes = self._local.play_all(chunk, make_env, stage.count)
+                for item, played in zip(chunk, episodes, strict=True):
                     yield self._line(item, played, {})
 
     def _line(

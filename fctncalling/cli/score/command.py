@@ -134,8 +134,11 @@ def format_sensitivity_spread(header: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def scores_text(scores: ModelScores) -> str:
-    """Return the scores of a model as plain text tables, and how its answers were read."""
+def scores_text(scores: ModelScores, *, partial: bool = False) -> str:
+    """Return the scores of a model as plain text tables, and how its answers were read.
+
+    partial: of answers that are known not to be all, missing categories are counted alone.
+    """
     metrics = scores.extra_metrics
     columns = next(iter(metrics.values())).columns()
     rows = [("category", "entries", "accuracy", *columns)]
@@ -158,7 +161,7 @@ def scores_text(scores: ModelScores) -> str:
         *(f"read by {words}" for words in dict.fromkeys(readings)),
         align_rows(rows),
         *disputed_line(scores.failed),
-        *_missing_lines(scores, unknown),
+        *(_missing_line(scores) if partial else _missing_lines(scores, unknown)),
         *_sensitivity_lines(scores),
     ]
     sampled = {name: each.samples.report() for name, each in metrics.items()}
@@ -170,6 +173,14 @@ def scores_text(scores: ModelScores) -> str:
 def missing_categories(scores: ModelScores, needed: Sequence[str]) -> list[str]:
     """Return the missing categories: needed ones without results."""
     return [name for name in needed if name not in scores.categories]
+
+
+def _missing_line(scores: ModelScores) -> list[str]:
+    needed = _NEEDED["V4"]["overall"]
+    if not (missing := missing_categories(scores, needed)):
+        return []
+    without = f"{len(missing)} of their {len(needed)} categories have no answers"
+    return [f"the leaderboard's means are N/A: {without} (named without --partial)"]
 
 
 def _missing_lines(scores: ModelScores, unknown: Sequence[str]) -> list[str]:
@@ -236,7 +247,8 @@ def run(args: argparse.Namespace) -> int:
         report = {name: scores_json(scores) for name, scores in models.items()}
         print(json.dumps(report, indent=2))
     else:
-        print("\n\n".join(map(scores_text, models.values())))
+        texts = (scores_text(scores, partial=args.partial) for scores in models.values())
+        print("\n\n".join(texts))
     invalid = [message for each in models.values() for message in each.invalid]
     if invalid:
         message = (

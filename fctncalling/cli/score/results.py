@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fctncalling.cli.score.readings import Reading, ReadingFlags
+from fctncalling.cli.score.run_episodes import read_answers
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, read_records
 from fctncalling.data.categories import (
     ALIASES,
@@ -95,7 +96,7 @@ class RecordedAnswers:
         for results in self.files:
             yield from (_named(results, line) for line in read_records(results.path))
         if self._path and not self.files:
-            yield from map(self.answer_of, read_records(self._path))
+            yield from map(self.answer_of, read_answers(self._path))
 
     def require_libraries(self, wanted: Collection[str] = ()) -> None:
         """Require what reads the files' answers in Java and JavaScript; InputError with the cure.
@@ -135,7 +136,7 @@ class RecordedAnswers:
     def _take_samples(self, path: Path) -> None:
         """Store first answers of each model, category and form: they decide how all are read."""
         counts: Counter[tuple[str, str, str]] = Counter()
-        for line in read_records(path):
+        for line in read_answers(path):
             key = model, _, form = _model_category_form(line)
             counts[key] += line.record.get("invalid") is not True
             if counts[key] <= _SNIFFED_LINES and line.record.get("invalid") is not True:
@@ -310,7 +311,7 @@ class UnansweredTasks:
     def _fault_of_id(self, entry_id: str, line: SourceRecord) -> str:
         """Return what is wrong with an id that no waiting task has."""
         results, before = self._results, 0
-        for other in read_records(line.path):
+        for other in read_answers(line.path):
             if other.number >= line.number or before:
                 break
             if results.is_jsonl and (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import re
 import sys
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -23,6 +25,9 @@ class OneLineParser(argparse.ArgumentParser):
     former_flags: Mapping[str, str] = MappingProxyType({})
     _first_word = ""  # of the command line
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "allow_abbrev": False})
+
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Any = None, namespace: Any = None
     ) -> Any:
@@ -32,6 +37,8 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print an error in one line and exit with 2."""
+        required = re.fullmatch("one of the arguments (.*) is required", message)
+        message = f"expected {self.prog} {required[1]}" if required else message
         unknown, _, words = message.partition("unrecognized arguments: ")
         word = "" if unknown or not words else words.split()[0].partition("=")[0]
         name = word.lstrip("-").lower().replace("-", "_")
@@ -70,7 +77,9 @@ class OneLineParser(argparse.ArgumentParser):
         flag = f"--{self.names_elsewhere.get(name, name)}"
         if flag in known:
             return flag
-        return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.75)), "")
+        close = difflib.get_close_matches(word, known, n=1, cutoff=0.75)
+        longer = [each for each in known if each.startswith(word)]
+        return next(iter([*close, *longer[: len(longer) == 1]]), "")
 
 
 def add_flag(
@@ -136,6 +145,17 @@ def add_switch(parser: argparse._ActionsContainer, name: str, text: str) -> None
 def add_json_switch(parser: argparse._ActionsContainer) -> None:
     """Add the switch --json to a parser."""
     add_switch(parser, "--json", "print JSON instead of text")
+
+
+@contextlib.contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Show warnings in one line, without the place in our code, which is of no use to a user."""
+    usual = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def print_error(reason: object) -> int:

@@ -96,10 +96,15 @@ class LocalModel:
         self.call_form = find_call_form(self._template)
         self.form = settings.form or ("tool_call" if self._template.takes_tools else "prompting")
 
-    def play_all(self, items: Iterable[PlannedTask], make_env: MakeEnv) -> Iterator[PlayedEpisode]:
-        """Play all episodes and yield them in order.
+    def play_all(
+        self,
+        items: Iterable[PlannedTask],
+        make_env: MakeEnv,
+        on_episode: Callable[[EpisodeRecord], None] | None = None,
+    ) -> Iterator[PlayedEpisode]:
+        """Play all episodes and yield them in order, CHUNK of each environment at a time.
 
-        make_env: gives an environment over tasks.
+        make_env: gives an environment over tasks. on_episode: called as soon as one ends.
         """
         from fctncalling.algorithms.rollout.collect import collect
 
@@ -122,6 +127,7 @@ class LocalModel:
                     for item in chunk
                 ],
                 make_env=fresh,
+                on_episode=on_episode,
             )
             for record in records:
                 yield _played_episode(record, is_whole_context=self._is_whole_context)

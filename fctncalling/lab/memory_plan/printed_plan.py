@@ -300,6 +300,7 @@ def print_plan(config: TrainConfig, run_config: RunConfig, roles: Sequence[str] 
         announce(json.dumps({**plan.as_json(), **times}, indent=2))
     else:
         announce(plan_text(plan), time_text(run_time))
+        announce(*["next: the same command without --plan"] * plan.fits)
     return 0 if plan.fits else 1
 
 

@@ -117,6 +117,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
         "kind": run.kind,
         "failures_first": is_failures_first,
         "update": run.update,
+        "played": run.played,
         "algorithm": run.tokens.header["algorithm_name"] if run.tokens else None,
         "credit": of_tokens.credit,
         "header": run.tokens

@@ -27,7 +27,9 @@ MAX_RUNS = 40
 """Runs of a folder that are compared."""
 MAX_TOLD = 5
 """Lines of a file that are named when they are left out."""
-_EPISODE_FILE = re.compile(r"(train|greedy|sampled)_(\d+)\.jsonl$")
+_EPISODE_FILE = re.compile(r"(train|greedy|sampled)_(\d+|base)\.jsonl$")
+_BASE = -1
+"""Stands for the update of the base model's evaluation, before a supervised stage."""
 
 
 class ExpectedType(NamedTuple):
@@ -128,7 +130,8 @@ class LoadedRun:
     kind: str  # "training", "answers" (output of `run`), "histories" (of text), "verl", "trl"
     episodes: Iterable[Record]  # in the order of their file, each with its "line", from 1
     episodes_file: Path
-    update: int | None = None
+    update: int | None = None  # of training episodes
+    played: str = ""  # how the held-out tasks were, where the episodes are an evaluation's
     tokens: TokenFile | None = None
     config: Record = field(default_factory=dict)
     metrics: list[Record] = field(default_factory=list)
@@ -273,11 +276,14 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def episode_files(folder: Path) -> list[tuple[str, int, Path]]:
-    """Return (phase, update, path) of a run's episode files, by update and phase."""
+    """Return (phase, update, path) of a run's episode files, by update and phase.
+
+    The update of the base model's is -1.
+    """
     found = []
     for path in (folder / "episodes").glob("*.jsonl"):
         if match := _EPISODE_FILE.match(path.name):
-            found.append((match[1], int(match[2]), path))
+            found.append((match[1], _BASE if match[2] == "base" else int(match[2]), path))
     return sorted(found, key=lambda each: (each[1], each[0]))
 
 
@@ -290,6 +296,7 @@ def _training(folder: Path, update: int | None) -> LoadedRun:
         )
     notes: list[str] = []
     path, number = _chosen(folder, files, update)
+    played = _evaluation_words(path, files)
     tokens = _tokens(folder, path, number, notes)
     _require_episode(path, "training")
     if graded := sorted((folder / "credit").glob("*.jsonl")):
@@ -302,7 +309,8 @@ def _training(folder: Path, update: int | None) -> LoadedRun:
         kind="training",
         episodes=EpisodeLines(path, notes),
         episodes_file=path,
-        update=number,
+        update=None if played else number,
+        played=played,
         tokens=tokens,
         config=_json_object(folder / "config.json", notes),
         evaluation=_json_object(folder / "evaluation.json", notes) if is_over else {},
@@ -315,9 +323,10 @@ def _training(folder: Path, update: int | None) -> LoadedRun:
 def _chosen(
     folder: Path, files: list[tuple[str, int, Path]], update: int | None
 ) -> tuple[Path, int]:
-    """Return the episode file to show and its update: one of training, if there is one."""
+    """Return the episode file to show and its update: of training, else as the headline counts."""
     training = [(number, path) for phase, number, path in files if phase == "train"]
-    found = training or [(number, path) for _, number, path in files]
+    greedy = [(number, path) for phase, number, path in files if phase == "greedy"]
+    found = training or greedy or [(number, path) for _, number, path in files]
     if update is not None:
         found = [each for each in found if each[0] == update]
         if not found:
@@ -328,10 +337,20 @@ def _chosen(
     return path, number
 
 
+def _evaluation_words(path: Path, files: list[tuple[str, int, Path]]) -> str:
+    """Return how an evaluation was played, such as "greedy, after"; "" for training episodes."""
+    [(phase, number)] = [(phase, number) for phase, number, each in files if each == path]
+    if phase == "train":
+        return ""
+    evaluated = [number for phase, number, _ in files if phase != "train"]
+    ends = {max(evaluated): "after", min(evaluated): "before"}
+    return f"{phase}, {ends.get(number, f'update {number}')}"
+
+
 def _tokens(folder: Path, episodes: Path, update: int, notes: list[str]) -> TokenFile | None:
     path = token_file_path(folder, update)
     if not episodes.name.startswith("train") or not path.is_file():
-        notes.append(f"no token file of update {update}: actions are shown as text alone")
+        notes.append(f"no token file of {episodes.name}: actions are shown as text alone")
         return None
     try:
         return read_token_file(path)

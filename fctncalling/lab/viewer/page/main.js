@@ -14,7 +14,7 @@ function drawTop() {
         button(count[name] === undefined ? words : `${words} ${count[name]}`, () => go({ view: name }), { "data-view": name, "aria-current": place.view === name ? "page" : null })),
       button("", switchTheme, { id: "theme" }), button("?", toggleHelp, { "aria-label": "Keys", id: "keys" }))),
     el("div", { class: "strip" }, el("h1", { title: data.title }, `\u200e${data.title}`),
-      data.credit ? chip(creditTitle(data.credit)) : null, data.update === null ? null : chip(`update ${data.update}`),
+      data.credit ? chip(creditTitle(data.credit)) : null, data.update === null ? null : chip(`update ${data.update}`), data.played ? chip(data.played) : null,
       data.header ? chip(`γ ${number(data.header.gamma)}${["state", "GRPO"].includes(data.credit) ? "" : ` λ ${data.header.lam === null ? "auto" : number(data.header.lam)}`}`) : null,
       chip(outcomeWords(all)), checkStrip()));
   setTheme(theme());

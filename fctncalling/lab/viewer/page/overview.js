@@ -116,8 +116,8 @@ const CURVES = [
 
 function metricCards() {
   const names = distinct(page.data.metrics.flatMap(Object.keys));
-  const ordered = [...CURVES.filter((each) => names.includes(each)), ...names.filter((each) => !CURVES.includes(each) && each !== "update" && each.split("/").length < 3)];
-  const drawn = ordered.map((name) => [name, page.data.metrics.filter((each) => typeof each[name] === "number").map((each) => [each.update, each[name]])]).filter(([, points]) => points.length > 1);
+  const ordered = [...CURVES.filter((each) => names.includes(each)), ...names.filter((each) => !CURVES.includes(each) && each !== "update" && each !== "sft/step" && each.split("/").length < 3)];
+  const drawn = ordered.map((name) => [name, page.data.metrics.filter((each) => typeof each[name] === "number").map((each) => [each["sft/step"] ?? each.update, each[name]])]).filter(([, points]) => points.length > 1);
   if (!drawn.length) return null;
   return el("section", {}, el("h2", {}, "Curves"), el("div", { class: "cards" }, drawn.slice(0, 36).map(([name, points]) => spark(name, points))));
 }

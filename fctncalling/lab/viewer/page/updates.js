@@ -20,7 +20,7 @@ function seen(task) {
 
 function answerCard(answer, before) {
   return el("section", { class: "card", "data-update": answer.update },
-    el("div", { class: "head" }, el("h3", {}, `Update ${answer.update}`), chip(answer.phase),
+    el("div", { class: "head" }, el("h3", {}, answer.update < 0 ? "Before (base model)" : `Update ${answer.update}`), chip(answer.phase),
       chip(...outcomeOf({ ...answer, learned: null })),
       chip(`return ${number(answer.return)}`), answer.error_type ? chip(answer.error_type, "bad") : null, openLink(answer.id)),
     el("ol", { class: "calls" }, answer.texts.map((text, index) => el("li", {}, changed(before?.texts[index], text, Boolean(before))))));
