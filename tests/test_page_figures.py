@@ -96,9 +96,8 @@ def test_what_readme_and_start_show_of_the_default_run_is_that_of_the_kept_ones(
         seconds = {*re.findall(r"(\d+) CPU seconds", page(name))}
         assert seconds == {f"{run['train_cpu_seconds']:.0f}"}
         assert "minutes on one core" not in page(name)
-    others = {TABLES["main_job"](seed)["all"][0][1] for seed in ("seed2", "seed3")}
-    assert others == {"92.1"}
-    assert "two other seeds end at 92.1 %" in readme
+    others = [TABLES["main_job"](seed)["all"][0][1] for seed in ("seed2", "seed3")]
+    assert f"two other seeds end at {' and '.join(others)} %" in readme
     control = TABLES["main_job"]("control1")["all"][0][1]
     assert f"drifts, to {float(control):.0f} %" in page("docs/index.md")
 
@@ -157,13 +156,13 @@ def test_the_costs_of_the_real_model_are_those_of_the_kept_runs() -> None:
 
 
 HEALTHY = {
-    "losses/approx_kl": "0.0093",
-    "losses/explained_variance": "-0.033",
-    "losses/ratio_max": "1.9",
-    "losses/policy_grad_norm": "0.39",
-    "mismatch/mean_logdiff": "5.9e-8",
-    "critic/values_min": "0.056",
-    "critic/values_max": "0.74",
+    "losses/approx_kl": "0.011",
+    "losses/explained_variance": "-0.052",
+    "losses/ratio_max": "1.8",
+    "losses/policy_grad_norm": "0.40",
+    "mismatch/mean_logdiff": "6.6e-8",
+    "critic/values_min": "-0.056",
+    "critic/values_max": "0.77",
 }
 
 
