@@ -143,11 +143,14 @@ _UNITS = {
     "degrees Celsius": "temperature-celsius",
     "%": "concentr-percent",
     **{f"{each}s": f"duration-{each}" for each in "second minute hour day week month year".split()},
-    **dict(
-        pair.split("/")
-        for pair in "kg/mass-kilogram g/mass-gram km/length-kilometer m/length-meter l/volume-liter"
-        " cm/length-centimeter mm/length-millimeter miles/length-mile".split()
-    ),
+    "kg": "mass-kilogram",
+    "g": "mass-gram",
+    "km": "length-kilometer",
+    "m": "length-meter",
+    "l": "volume-liter",
+    "cm": "length-centimeter",
+    "mm": "length-millimeter",
+    "miles": "length-mile",
 }
 
 
