@@ -25,6 +25,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.users.known_values import known_values
 from fctncalling.envs.users.rule_user import REGISTERS
+from fctncalling.evaluation.scripted_policies import placeholder_value
 from fctncalling.lab.forge.forged_entry import (
     ForgedEntry,
     NoTaskDrawn,
@@ -298,6 +299,7 @@ def twins_without_value(rng: random.Random) -> Twins:
         raise NoTaskDrawn("fewer than two values to ask for")
     silent, loud = rng.sample(scene.askable, 2)
     arguments, values = _values(scene, (silent, loud), rng)
+    _require_no_placeholder(scene, silent, values[silent])
     defaults = {name: _default(scene, name, values[name], rng) for name in (silent, loud)}
     said = {name: value for name, value in arguments.items() if name != silent}
     question = scene.question(_worded(said, values))
@@ -329,6 +331,7 @@ def twins_naming_two_values(rng: random.Random) -> Twins:
     name = rng.choice(names)
     arguments, values = _values(scene, (name,), rng)
     meant = values[name]
+    _require_no_placeholder(scene, name, meant)
     other = _candidate(words.kinds[name], draw_value(askable([words]), words.kinds[name], rng), rng)
     require_apart(words, {**arguments, name: other.value})
     if not set(map(str, meant.accepted)).isdisjoint(map(str, other.accepted)):
@@ -430,6 +433,12 @@ def _worded(arguments: Mapping[str, Any], values: Values) -> dict[str, Any]:
         name: WordedValue(values[name].text) if name in values else value
         for name, value in arguments.items()
     }
+
+
+def _require_no_placeholder(scene: _Scene, name: str, value: Candidate) -> None:
+    """Raise NoTaskDrawn for a value that an agent fills in without reading: 1, for an integer."""
+    if placeholder_value({"type": scene.function.words.kinds[name].type}) in value.accepted:
+        raise NoTaskDrawn("a placeholder would be right")
 
 
 def _default(scene: _Scene, name: str, value: Candidate, rng: random.Random) -> Any:
