@@ -4,8 +4,8 @@ With --lam auto the critic's values enter by what they know. That is measured by
 update's new episodes, before they are learned from, as sums that decay, and holds for the updates
 after it:
 
-- baseline: the mean return of the group's other episodes, else of the batch's, less what this
-  episode has earned so far.
+- baseline: the mean discounted return of the group's other episodes, else of the batch's, less what
+  this episode has earned so far. An episode's own actions to come have no part in it.
 - weight: the slope of the regression of the reward to go on the critic's value, both less their
   means over the same turn of the others, within [0, 1]. It is 0 where the critic knows nothing that
   these means do not: TPPO is then REINFORCE with the baseline.

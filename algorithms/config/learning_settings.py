@@ -22,11 +22,13 @@ class LearningSettings(Settings):
     others; lambda is 1 where they know nothing of an episode's course and falls with what they
     know. A number: the critic's values as they are, as MODULE:NAME takes them with 0.95."""
     lam_value: Annotated[float | None, Setting("[0, 1]", has_flag=False)] = None
-    """Lambda of the critic's targets, if other than the advantages'; none: the same."""
+    """Lambda of the critic's targets, where it is to differ from the advantages'; none: it does
+    not."""
     gamma_token: Annotated[float, Setting("[0, 1]")] = 1.0
     """TPPO: discount between the tokens of one action; 1: wording costs no time."""
     lam_token: Annotated[float, Setting("[0, 1]")] = 1.0
-    """TPPO: lambda between the tokens of one action; 1: each answers for the action's outcome."""
+    """TPPO: lambda between the tokens of one action; 1: every token answers for the action's
+    outcome."""
     truncation_bootstrap: Annotated[bool, Setting(has_flag=False)] = True
     """Whether a truncated episode goes on with the critic's value at its end."""
     group_baseline: Annotated[
@@ -42,7 +44,8 @@ class LearningSettings(Settings):
     the states that other episodes of the task passed, too (info state_hash), the critic's where
     none did; credit is then an action's reward and what the state behind it is worth."""
     whiten_advantages: bool = True
-    """Whether advantages are scaled to mean 0, deviation 1 (GRPO never: its groups are scaled)."""
+    """Whether advantages are shifted and scaled to mean 0, deviation 1 (GRPO: never, its groups
+    are scaled)."""
     reward_scale: Annotated[float, Setting("(0, inf)", has_flag=False)] = 1.0
     """What every reward is multiplied by before learning sees it; logs keep the raw ones."""
     overlong: Literal["keep", "mask", "penalty"] = "keep"
@@ -51,13 +54,15 @@ class LearningSettings(Settings):
     overlong_penalty: Annotated[float, Setting("[0, inf)", has_flag=False)] = 0.5
     """What a cut action loses with --overlong penalty, in units of reward before it is scaled."""
     overlong_buffer: Annotated[int, Setting("[0, inf)", has_flag=False)] = 0
-    """Tokens before --max_new_tokens over which it rises, as in DAPO; 0: cut actions alone pay."""
+    """Tokens before --max_new_tokens over which that penalty rises from 0 to all of it, as in
+    DAPO; 0: cut actions alone pay."""
     frozen_roles: Annotated[str | None, Setting(metavar="ROLE", many=True)] = None
     """Roles of a team (info["role"]) that play but learn nothing; the others learn from their
     own tokens. none: all learn."""
     permute_advantages: bool = False
-    """Control experiment: advantages are shuffled among all action tokens, without entropy bonus,
-    and the value loss leaves the language model untouched, which has nothing to learn from."""
+    """Control experiment: advantages are shuffled among all action tokens, there is no entropy
+    bonus, and the value loss leaves the language model untouched, which then has nothing to
+    learn from."""
     action_logprob_norm: Annotated[
         Literal["sum", "token", "word"], Setting(group="single algorithms")
     ] = "token"
@@ -69,11 +74,13 @@ class LearningSettings(Settings):
     group_std: bool = True
     """GRPO: whether a group's advantages are scaled to deviation 1; Dr. GRPO: false."""
     sequence_ratio: bool = False
-    """GRPO: whether a row (an episode, where the template only appends) has one ratio, the mean of
-    its tokens' (geometric), as in GSPO (--loss_aggregation row_mean, clip ranges near 4e-4)."""
+    """GRPO: whether a row (an episode, where the template only appends) has one ratio, the
+    geometric mean of its tokens', as in GSPO, whose loss is also --loss_aggregation row_mean,
+    with clip ranges near 4e-4."""
     dynamic_sampling: Annotated[int, Setting("[1, inf)")] = 1
-    """Rounds of collecting until --episodes_per_update episodes are in groups (--group_size) that
-    did not all earn the same, others being left out (DAPO); 1: one round, all are kept."""
+    """Rounds of collecting until --episodes_per_update episodes are in groups (--group_size)
+    that did not all earn the same, the others being left out (DAPO); 1: one round, all are
+    kept."""
 
     # Passes, minibatches, learning rates and AdamW.
     ppo_epoch: Annotated[int, Setting("[1, inf)", group="update", basic=True)] = 1
@@ -118,7 +125,8 @@ class LearningSettings(Settings):
     adam_fused: Annotated[bool, Setting(has_flag=False)] = False
     """AdamW: whether a step is one kernel (fused). It rounds otherwise; no GPU has measured it."""
     weight_decay: Annotated[float, Setting("[0, inf)")] = 0.0
-    """AdamW: decay of the weight matrices, of model and critic; biases and norms never decay."""
+    """AdamW: decay of the weight matrices, of language model and critic; biases and norms never
+    decay."""
     max_grad_norm: Annotated[float, Setting("(0, inf]")] = 1.0
     """Longest gradient, of language model and value head apart; inf: never cut."""
 
@@ -128,7 +136,8 @@ class LearningSettings(Settings):
     clip_high: Annotated[float, Setting("(0, inf)")] = 0.28
     """How far above 1 a probability ratio may rise to advantage."""
     dual_clip: Annotated[float | None, Setting("(1, inf)", has_flag=False)] = None
-    """Bound on the loss of a bad token that became likely, times its advantage; none: no bound."""
+    """Bound on the loss of a bad token that became likely, as a multiple of its advantage;
+    none: no bound."""
     importance_cap: Annotated[float | None, Setting("(0, inf)")] = 2.0
     """Largest weight of a loss that makes up for sampling with other weights, another engine or
     other rounding than learn (--max_staleness, --rollout_engine vllm, passes in bfloat16):
@@ -136,9 +145,10 @@ class LearningSettings(Settings):
     entropy_coef: Annotated[float, Setting("[0, inf)")] = 0.002
     """Weight of the entropy bonus, per nat."""
     target_kl: Annotated[float | None, Setting("(0, inf)")] = 0.05
-    """KL from the collecting policy beyond which half of a step is taken back, or all, which ends
-    the update: nats a token of the actions that have an advantage, each action alike; times the
-    policy's entropy where that is above 1 nat a token: free wording moves further. none: any."""
+    """KL from the collecting policy beyond which half of a step is taken back, or all, which
+    ends the update: nats a token of the actions that have an advantage, each action alike;
+    times the policy's entropy where that is above 1 nat a token: free wording moves further.
+    none: no bound."""
     loss_aggregation: Literal["token_mean", "action_mean", "row_mean", "token_sum"] = "token_mean"
     """What the loss is a mean over: tokens, actions (of their token means) or rows of tokens
     alike; token_sum: rows (of their token sums, over --max_episode_tokens), as in Dr. GRPO.
@@ -155,22 +165,25 @@ class LearningSettings(Settings):
     """What the critic reads with: a head on the policy's hidden states, an adapter of its own
     on the same base (lora), or a model of its own (full)."""
     team_critic: Literal["shared", "per_role", "central"] = "shared"
-    """Critic of a team's roles: one value head for all (shared) or for each (per_role), by what the
-    role sees; central: by what all roles know and have read and said so far."""
+    """Critic of a team's roles: one value head for all (shared), or one for each (per_role),
+    which value a role's tokens by what that role sees; central: by what all roles know and have
+    read and said so far."""
     critic_sees: Literal["episode", "progress", "truth"] = "episode"
     """What the critic reads: the episode as the policy does; beside it, how far it is along the
     task's truth (the environment's attribute ground_truth, else info's at the end); or a row of
     its own with the truth in front. The policy never sees the truth."""
     critic_warmup_episodes: Annotated[int, Setting("[0, inf)")] = 0
-    """Episodes of distinct tasks, as far as there are, that the start policy plays before the first
-    update; the value head is fitted to their returns until it grows worse on a fifth of them."""
+    """Episodes of as many distinct tasks, as far as there are so many, that the start policy
+    plays before the first update; the value head is fitted to their returns until it grows
+    worse on a fifth of the tasks."""
     critic_warmup_updates: Annotated[int, Setting("[0, inf)", has_flag=False)] = 0
     """Former way to give --critic_warmup_episodes: in updates of --episodes_per_update."""
     critic_window_updates: Annotated[int, Setting("[0, inf)")] = 0
     """Updates whose episodes, with those that --dynamic_sampling leaves out, the value head is
     fitted to after each update, in place of the value loss within it; 0: the value loss."""
     init_critic_from: Annotated[str | None, Setting(metavar="FOLDER")] = None
-    """Checkpoint whose critic this run starts with; none: the model folder's, or a fresh one."""
+    """Checkpoint folder whose critic this run starts with; none: that of the model folder, or a
+    fresh one."""
     value_coef: Annotated[float, Setting("[0, inf)")] = 0.5
     """Weight of the value loss."""
     value_clip: Annotated[float | None, Setting("(0, inf)")] = None

@@ -27,8 +27,9 @@ class RunningSettings(Settings):
     preset: Annotated[
         str | None, Setting(choices=tuple(PRESETS), basic=True, group="run and device")
     ] = None
-    """Starting values for a model of about this size, which other flags override; -lora: adapters,
-    -cpu: short, supervised alone. Conventional, not tuned here. none: the embedded model's."""
+    """Starting values for a model of about this size, which other flags override; -lora: with
+    adapters, -cpu: short, supervised learning alone. Conventional values, not tuned here. none:
+    those of the embedded model."""
     seed: Annotated[int, Setting("[0, inf)", group="run and device", basic=True)] = 1
     """Seed of every random stream of the run."""
     env_name: Annotated[str, Setting(basic=True)] = "fctncalling_env"
@@ -52,11 +53,13 @@ class RunningSettings(Settings):
     """Continue a run: a checkpoint folder, last, best (on held-out tasks), or the bare flag
     (auto): the newest, or the beginning where a run was killed before it had saved."""
     save_interval: Annotated[int, Setting("[0, inf)", basic=True)] = 10
-    """Updates between two checkpoints, beside each best evaluation's; 0: only at the end."""
+    """Updates between two checkpoints, beside those of evaluations better than all before; 0:
+    only at the end."""
     device: Annotated[Literal["auto", "cpu", "cuda", "mps"], Setting(basic=True)] = "auto"
     """Where tensors live; auto takes cuda, mps, cpu in this order."""
     fsdp: bool = False
-    """Whether processes share out the weights too (FSDP2), as accelerate's settings may ask for."""
+    """Whether processes share out the weights too (FSDP2); accelerate's configuration may ask
+    for it as well."""
     base_dtype: Annotated[Literal["auto", "float32", "bfloat16"], Setting(has_flag=False)] = "auto"
     """Precision of the language model's own weights; auto: bfloat16 on cuda where adapters
     learn in their place, else float32. What learns is in float32 always."""
@@ -79,11 +82,13 @@ class RunningSettings(Settings):
     model_name_or_path: Annotated[str | None, Setting(basic=True, metavar="MODEL")] = None
     """Model folder, GGUF file or hub name; none: the embedded small model."""
     lora_r: Annotated[int, Setting("[0, inf)", group="adapters (LoRA)", basic=True)] = 0
-    """Rank of LoRA adapters, which learn in place of the model's own weights; 0: no adapters."""
+    """Rank of LoRA adapters, which then learn in place of the model's own weights; 0: no
+    adapters."""
     lora_alpha: Annotated[float, Setting("(0, inf)")] = 16.0
     """Scale of the adapters: what they add is multiplied by alpha / rank."""
     lora_targets: Annotated[str, Setting(metavar="NAMES", has_flag=False)] = "all-linear"
-    """Layers that get an adapter: all-linear (all but the output), or names like q_proj,v_proj."""
+    """Layers that get an adapter: all-linear (all but the output), or names parted by commas,
+    such as q_proj,v_proj."""
     role_adapters: bool = False
     """Whether each role of a team (info["role"]) has an adapter of its own on one base, and
     learns nothing of what the others learn."""
@@ -128,14 +133,16 @@ class RunningSettings(Settings):
     max_steps_per_turn: Annotated[int, Setting("[1, inf)")] = 20
     """Steps after which a turn fails its task, as BFCL counts."""
     wait_for_tools: Annotated[Literal["auto", "always", "never"], Setting(has_flag=False)] = "auto"
-    """Whether generation waits for all environments' answers, so that a seed reproduces a run, or
-    goes on without slow ones; auto: waits until one is slow that is not declared quick."""
+    """Whether generation waits for all environments' answers, so that a seed reproduces a run,
+    or goes on without the slow ones; auto: waits until an environment is slow that is not
+    declared quick."""
     tool_deadline_s: Annotated[float | None, Setting("(0, inf)", has_flag=False)] = 600.0
     """Seconds that its environment may work on one episode; then that is dropped as invalid,
     and the environment replaced. none: any time."""
     max_cache_tokens: Annotated[int | None, Setting("[2, inf)")] = None
     """Tokens whose attention caches may be held at once; as many episodes run side by side as
-    surely fit, and shared prefixes of ended ones are kept in what is left. none: any number."""
+    surely fit, and shared prefixes of episodes that ended are kept in what is left. none: any
+    number."""
     temperature: Annotated[float, Setting("(0, inf)")] = 1.0
     """Sampling temperature; the loss uses the same distribution."""
     reward: Annotated[
