@@ -124,7 +124,7 @@ def state_values(
 
 
 def matched_state_share(hashes: Sequence[Sequence[str]], groups: Sequence[int]) -> float:
-    """Return the matched-state share: actions whose state another episode of the group was in."""
+    """Return the matched-state share: actions from states of other episodes of the group."""
     visits = defaultdict[tuple[int, str], set[int]](set)
     for episode, (names, group) in enumerate(zip(hashes, groups, strict=True)):
         for name in names:

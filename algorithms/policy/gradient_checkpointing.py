@@ -89,7 +89,7 @@ LayerRunner = Callable[..., Any]
 
 
 def run_without_checkpointing(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run a layer as it is, without checkpointing."""
+    """Run a layer unchanged, without checkpointing."""
     return function(*args, **kwargs)
 
 

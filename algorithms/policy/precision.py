@@ -111,7 +111,7 @@ def half_precision_dtype(decoder: Any) -> torch.dtype | None:
 
 
 def compute_dtype_context(dtype: torch.dtype | None, device: torch.device) -> Context:
-    """Return a context that sets the compute dtype, a half precision; None: as it is."""
+    """Return a context that sets the compute dtype, a half precision; None: unchanged."""
     if dtype is None:
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=dtype)

@@ -328,7 +328,7 @@ def _reader(kind: Any) -> Callable[[Any], Parts]:
 
 
 def _attributes(value: Any, kind: Any) -> list[Any]:
-    """Return an object's attributes by name, slots included, and those of its classes."""
+    """Return the attributes of an object and of its classes by name, slots included."""
     named: dict[str, Any] = getattr(value, "__dict__", _NOTHING)
     if slots := _slots(kind):
         values = {name: getattr(value, name, _NOTHING) for name in slots}

@@ -108,7 +108,7 @@ class OutputFile:
         self._count(line)
 
     def totals(self) -> dict[str, CategoryCounts]:
-        """Return the totals: counts of each category, those of former runs included."""
+        """Return the total counts by category, with former runs included."""
         return self._totals
 
     def __enter__(self) -> Self:

@@ -28,7 +28,7 @@ IsDone = Callable[[str, str, int], bool]
 
 
 class RunTasks:
-    """Tasks of a run: those of the categories or files selected by the arguments."""
+    """Tasks of a run: the categories or files selected by the arguments."""
 
     def __init__(self, args: argparse.Namespace, categories: list[str], tools: TaskTools) -> None:
         self._args = args

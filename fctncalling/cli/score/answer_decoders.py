@@ -48,7 +48,7 @@ class AnswerDecoder(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether answers stay as they are, for BFCL's default decoder of the form."""
+        """Whether answers stay unchanged, for BFCL's default decoder of the form."""
         return self.read is None and self.handler is None
 
     def decode(

@@ -175,7 +175,7 @@ class JudgedAnswer(NamedTuple):
 
 
 class AnswerJudge:
-    """Judge of answers one by one, which counts those that bear calls nobody reads."""
+    """Judge of single answers, with counts of answers with unread calls."""
 
     def __init__(self, flags: ReadingFlags, tools: TaskTools | None = None) -> None:
         self.unread = UnreadAnswers(flags)

@@ -76,7 +76,7 @@ class Reading(NamedTuple):
         return self.source != "record"
 
     def task(self, task: Task) -> Task:
-        """Return the task as it is judged: names as they are spelled."""
+        """Return the task for judging, with names as the model spells them."""
         renamed = self.underscores and self.decoder.form == "prompting"
         return task_for_form(task, "tool_call") if renamed else task
 
@@ -224,7 +224,7 @@ def _holds_openai_calls(sample: list[Any]) -> bool:
 
 
 def _loaded(answer: Any) -> Any:
-    """Return what an answer holds that is a JSON text of a list; another as it is."""
+    """Return the list of an answer that is its JSON text; other answers unchanged."""
     if not (isinstance(answer, str) and answer.lstrip().startswith("[")):
         return answer
     try:
