@@ -44,7 +44,7 @@ def learn_demonstrations(run: TrainingRun, progress: Progress) -> None:
         run.counters.base = run.log_evaluation(evaluation, "base")
         progress.show_evaluation(run.counters.base, "held-out tasks, base model")
     interval = run.config.sft_save_interval
-    with progress.supervised_steps(learner.num_steps - learner.steps) as stage:
+    with progress.supervised_steps(learner.num_steps - learner.steps, run) as stage:
         while not learner.is_over:
             metrics = _take_step(run, learner)
             progress.show_supervised_step(stage, metrics, learner.steps, learner.num_steps)
@@ -107,7 +107,10 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None
                 progress.show_evaluation_start(len(run.held_out_ids), behind)
             with progress.evaluation(run) as stage:
                 rates = run.evaluate(stage.count)
-            progress.show_evaluation(rates)
+            model = f"{run.counters.evaluations()['before']['stage']} model"
+            if run.counters.updates:
+                model = f"after update {run.counters.updates}"
+            progress.show_evaluation(rates, f"held-out tasks, {model}")
         if run.save_is_due():
             run.save()
         if run.is_over():

@@ -158,6 +158,12 @@ def test_the_stage_stands_before_reinforcement_learning_in_log_and_report(whole:
     assert (evaluation["sft_steps"], evaluation["updates"]) == (5, 1)
     stages = [evaluation[name]["stage"] for name in ("base", "before", "after")]
     assert stages == ["base", "supervised", "reinforced"]
+    assert [*evaluation][:3] == ["base", "before", "after"], "in the order of training"
+    assert [evaluation[name]["model"] for name in ("base", "before", "after")] == [
+        "as loaded, before any training",
+        "after 5 supervised steps, before all updates",
+        "after update 1",
+    ]
     assert evaluation["prompt_style"] == "bfcl"
 
 
