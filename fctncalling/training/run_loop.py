@@ -129,6 +129,7 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None
 
 def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
     """Write the report of a finished run: evaluation.json, curve.png, and a printed summary."""
+    from fctncalling.algorithms.run.checkpoint import checkpoints_text
     from fctncalling.algorithms.run.evaluation import plot_curve, print_table
     from fctncalling.algorithms.run.logs import write_json
 
@@ -159,6 +160,7 @@ def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
         f"It ran for {run.wall_seconds:.0f} s, evaluations included, from the loaded model on.\n"
         f"Results: {folder}\n"
         f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, checkpoints/"
+        f"\n  {checkpoints_text(folder / 'checkpoints')}"
     )
     name = shlex.quote(str(folder))
     flags = ["--tools", *run_config.tools.split(",")] if run_config.tools else []
