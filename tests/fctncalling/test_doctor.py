@@ -142,7 +142,7 @@ def test_a_sound_model_with_its_trained_adapter_served_passes_every_check(
     by_check = {each.check: each for each in found.findings}
     assert by_check["engine"].figures["largest"] < 1e-3
     assert by_check["vLLM"].figures["mean"] < 1e-3
-    assert "(turn 0 " in by_check["vLLM"].message
+    assert "(turn 1 " in by_check["vLLM"].message
     assert by_check["adapter"].figures["largest"] > 0.01
     # shares: an independent count over what was rendered
     marked = [span for span in found.spans if span.author != "context"]

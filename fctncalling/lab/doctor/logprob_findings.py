@@ -82,7 +82,7 @@ def engine_finding(model: Any, episodes: Sequence[EpisodeRecord]) -> HealthCheck
         return unchecked("engine", "the model wrote no token whose probability could be compared")
     mean, largest = sum(differences) / len(differences), max(differences)
     turns = {str(turn): max(each) for turn, each in by_turn.items()}
-    shown = ", ".join(f"turn {turn} {each:.1e}" for turn, each in list(turns.items())[:4])
+    shown = ", ".join(f"turn {int(turn) + 1} {each:.1e}" for turn, each in list(turns.items())[:4])
     message = f"log-probabilities of its answers differ by {mean:.1e} between playing and learning"
     message += f", by {largest:.1e} at most ({shown})"
     if not mean <= TOLERANCE.get(dtype, 0.1):  # NaN too
@@ -243,7 +243,7 @@ def server_finding(
 def _compared(name: str, model: Any, adapter: Path | None, written: Written) -> HealthCheck:
     by_turn = _differences(model, written)
     mean = _mean(by_turn)
-    turns = ", ".join(f"turn {turn} {_mean({turn: each}):.1e}" for turn, each in by_turn.items())
+    turns = ", ".join(f"turn {turn + 1} {_mean({turn: each}):.1e}" for turn, each in by_turn.items())
     message = f"the server's log-probabilities of {name} differ from those computed here by"
     message += f" {mean:.1e} on average ({turns})"
     with contextlib.nullcontext() if adapter is None else model.disable_adapter():
