@@ -159,13 +159,14 @@ class StageTimes:
             return None
         update = (sum(self._seconds.get(COLLECTING, ())) + sum(learning)) / len(learning)
         evaluation = self.evaluation(_evaluation_episodes(run))
-        updates = num_updates - run.counters.updates
+        updates: int = num_updates - run.counters.updates
         return updates * update + evaluations_left(run, num_updates) * evaluation
 
 
 def evaluations_left(run: Any, num_updates: int) -> int:
     """Return how many evaluations are to come behind an update: at the interval, and at the end."""
-    interval, done = run.config.eval_interval, run.counters.updates
+    interval: int = run.config.eval_interval
+    done: int = run.counters.updates
     if not interval:
         return 1
     return num_updates // interval - (done - 1) // interval + bool(num_updates % interval)

@@ -243,7 +243,9 @@ def server_finding(
 def _compared(name: str, model: Any, adapter: Path | None, written: Written) -> HealthCheck:
     by_turn = _differences(model, written)
     mean = _mean(by_turn)
-    turns = ", ".join(f"turn {turn + 1} {_mean({turn: each}):.1e}" for turn, each in by_turn.items())
+    turns = ", ".join(
+        f"turn {turn + 1} {_mean({turn: each}):.1e}" for turn, each in by_turn.items()
+    )
     message = f"the server's log-probabilities of {name} differ from those computed here by"
     message += f" {mean:.1e} on average ({turns})"
     with contextlib.nullcontext() if adapter is None else model.disable_adapter():

@@ -71,7 +71,7 @@ def _rates_so_far(metrics: Iterable[Record]) -> dict[str, float]:
         update = line.get("update")
         if _is_share(rate := line.get(_BASE_GREEDY)):
             rates["base"] = rate
-        elif _is_share(rate := line.get(_GREEDY)) and is_number(update) and update > 0:
+        elif _is_share(rate := line.get(_GREEDY)) and isinstance(update, int) and update > 0:
             last = {f"update {update}": rate}
         elif _is_share(rate):
             rates["supervised" if "base" in rates else "base"] = rate
