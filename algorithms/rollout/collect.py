@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 class EndedEpisode(NamedTuple):
     """Finished episode: its record, and why it failed or was cut."""
 
-    index: int  # of its task id among those that were given
+    position: int  # of its task id among those that were given
     record: EpisodeRecord
     cause: Exception | None  # that its environment raised
     overflow: int  # length of the context that left no room for an action, 0 if it did
@@ -70,7 +70,7 @@ def collect(
         make_env=make_env,
         deadline_s=deadline_s,
     ):
-        done[ended.index] = ended
+        done[ended.position] = ended
         if on_episode is not None:
             on_episode(ended.record)
     _require_one_valid([*done.values()])

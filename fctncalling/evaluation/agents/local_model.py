@@ -121,7 +121,7 @@ class LocalModel:
             make_env=fresh,
         ):
             played = _played_episode(ended.record, is_whole_context=self._is_whole_context)
-            yield items[ended.index], played
+            yield items[ended.position], played
 
     @cached_property
     def _engine(self) -> GenerationEngine:
