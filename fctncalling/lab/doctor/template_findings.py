@@ -186,8 +186,8 @@ def _untrusted(tokenizer: Any, template: ChatTemplate) -> HealthCheck:
         why = "A tool could end the model's answer, or speak as the user"
         cure = f"{CURE} that writes results as they are"
         return fault("untrusted text", message, cure, why=why)
-    count = f"{len(special)} special tokens"
-    return sound("untrusted text", f"within a tool's result {count} are plain text to the model")
+    tokens = f"{len(special)} special tokens"
+    return sound("untrusted text", f"within a tool's result {tokens} are plain text to the model")
 
 
 BOUNDARIES: dict[str, tuple[str, list[Message]]] = {

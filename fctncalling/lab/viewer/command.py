@@ -129,15 +129,17 @@ def _make(args: argparse.Namespace, output: Path) -> int:
             "of": data["num_read"],
             "bytes": size,
         }
-        if compared := data.get("compared"):
-            report["baseline"] = compared["titles"][0]
+        if "compared" in data:
+            report["baseline"] = data["compared"]["titles"][0]
         print(json.dumps({**report, "sentence": data["sentence"]}), flush=True)
     else:
         print(data["sentence"])
-        if compared := data.get("compared"):
-            pairs = zip(compared["letters"], compared["titles"], strict=True)
+        if "compared" in data:
+            pairs = zip(data["compared"]["letters"], data["compared"]["titles"], strict=True)
             print("\n".join(f"{letter}: {title}" for letter, title in pairs))
-            print(f"{compared['letters'][0]} is the baseline (--baseline RUN chooses another)")
+            print(
+                f"{data['compared']['letters'][0]} is the baseline (--baseline RUN chooses another)"
+            )
         print(f"{output}: {data['shown']}, {math.ceil(size / 1000):,} kB")
         if (checkpoint := paths[0] / "checkpoints/last").is_dir():
             print(next_command("export", "--checkpoint", checkpoint, "--output", "my_model"))
