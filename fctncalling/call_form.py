@@ -94,7 +94,7 @@ class TemplateForm(NamedTuple):
             return f"the chat template writes calls as {self.handler}, but {broken}"
         if self.text:
             return f"the chat template writes calls as {self.handler}: {shown}"
-        return f"the chat template writes no calls: {PROMPTING.name}, BFCL's form, stands in"
+        return f"the chat template writes no calls: BFCL's form is taken ({PROMPTING.name})"
 
 
 def find_call_form(template: ChatTemplate) -> TemplateForm:

@@ -22,6 +22,8 @@ from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.algorithms.generation import fused_decoder
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
 from fctncalling.algorithms.policy.precision import weights_dtype
+from fctncalling.algorithms.ppo import make_optimisers
+from fctncalling.algorithms.run.checkpoint import save_checkpoint
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.memory_plan import planning, policy_sizes, printed_plan
@@ -113,6 +115,25 @@ def test_activations_of_two_layers_are_those_that_autograd_holds(
         )
         held.append(held_bytes(policy_of(folder, config), shared=shared))
     assert planned[1] - planned[0] == pytest.approx(held[1] - held[0], rel=0.02)
+
+
+@pytest.mark.parametrize("changes", [{}, {"critic": "full"}, {"lora_r": 4, "critic": "lora"}])
+def test_a_checkpoint_takes_the_disk_that_the_plan_tells(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    folder = write_model(tmp_path / "model", hidden_size=256, intermediate_size=512)
+    config = TrainConfig(model_name_or_path=str(folder), **changes)
+    policy = policy_of(folder, config)
+    optimisers = make_optimisers(policy, config)
+    for weight in policy.parameters():
+        weight.grad = torch.zeros_like(weight) if weight.requires_grad else None
+    optimisers.policy.step()  # type: ignore[union-attr]
+    optimisers.critic.step()
+    state = {name: each.state_dict() for name, each in optimisers._asdict().items()}
+    save_checkpoint(tmp_path, "update_000001", policy=policy, state=state)
+    files = [path for path in (tmp_path / "update_000001").rglob("*") if path.is_file()]
+    planned = planning.make_plan(config).checkpoint_bytes
+    assert planned == pytest.approx(sum(file.stat().st_size for file in files), rel=0.08)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,8 @@ class RunningSettings(Settings):
     save_interval: Annotated[int, Setting("[0, inf)", basic=True)] = 10
     """Updates between two checkpoints, beside those of evaluations better than all before; 0:
     only at the end."""
+    keep_checkpoints: Annotated[int, Setting("[1, inf)")] = 1
+    """Newest checkpoints that stay on disk, beside the best on held-out tasks."""
     device: Annotated[Literal["auto", "cpu", "cuda", "mps"], Setting(basic=True)] = "auto"
     """Where tensors live; auto takes cuda, mps, cpu in this order."""
     fsdp: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -20,9 +20,10 @@ from fctncalling.data.errors import RewardError
 logger = logging.getLogger(__name__)
 
 
-class _Ended(NamedTuple):
+class EndedEpisode(NamedTuple):
     """Finished episode: its record, and why it failed or was cut."""
 
+    position: int  # of its task id among those that were given
     record: EpisodeRecord
     cause: Exception | None  # that its environment raised
     overflow: int  # length of the context that left no room for an action, 0 if it did
@@ -56,6 +57,40 @@ def collect(
     that they face the same task, also where the seed decides it; what the policy samples is seeded
     for each episode apart.
     """
+    done: dict[int, EndedEpisode] = {}
+    for ended in iter_episodes(
+        envs,
+        engine,
+        template,
+        task_ids,
+        max_episode_tokens=max_episode_tokens,
+        seed=seed,
+        numbers=numbers,
+        group_size=group_size,
+        make_env=make_env,
+        deadline_s=deadline_s,
+    ):
+        done[ended.position] = ended
+        if on_episode is not None:
+            on_episode(ended.record)
+    _require_one_valid([*done.values()])
+    return [done[index].record for index in range(len(task_ids))]
+
+
+def iter_episodes(
+    envs: list[TextEnv] | EnvPool,
+    engine: Engine,
+    template: ChatTemplate,
+    task_ids: Sequence[str],
+    *,
+    max_episode_tokens: int,
+    seed: int = 0,
+    numbers: Sequence[int] | None = None,
+    group_size: int = 1,
+    make_env: Callable[[], TextEnv] | None = None,
+    deadline_s: float = math.inf,
+) -> Iterator[EndedEpisode]:
+    """Yield the episodes that `collect` plays as they end, invalid ones among them."""
     if not len(envs):
         raise ValueError("no environment to play in: give at least one")
     envs = InlineEnvPool(envs, make_env) if isinstance(envs, list) else envs
@@ -64,9 +99,16 @@ def collect(
         RunningEpisode(index, task_id, *own_seeds, template, max_episode_tokens)
         for index, (task_id, own_seeds) in enumerate(zip(task_ids, seeds, strict=True))
     ]
-    collection = _Collection(envs, engine, deadline_s, on_episode)
-    collection.run(episodes)
-    return _checked([collection.done[index] for index in range(len(episodes))], max_episode_tokens)
+    overflows = list[tuple[int, str]]()
+    for ended in _Collection(envs, engine, deadline_s).run(episodes):
+        overflows += [(ended.overflow, ended.record.task_id)] * bool(ended.overflow)
+        yield ended
+    if overflows:
+        logger.warning(
+            "%d of %d episodes were truncated, having no room for an action within "
+            "--max_episode_tokens %d: one came to %d tokens of context (task %s)",
+            *(len(overflows), len(episodes), max_episode_tokens, *max(overflows)),
+        )
 
 
 def episode_seeds(seed: int, numbers: Sequence[int], group_size: int) -> list[tuple[int, int]]:
@@ -83,23 +125,15 @@ class _Collection:
     Waiting, running (in the engine or in an environment), done.
     """
 
-    def __init__(
-        self,
-        envs: EnvPool,
-        engine: Engine,
-        deadline_s: float,
-        on_episode: Callable[[EpisodeRecord], None] | None,
-    ) -> None:
+    def __init__(self, envs: EnvPool, engine: Engine, deadline_s: float) -> None:
         self.envs = envs
         self.engine = engine
         self.deadline_s = deadline_s
-        self.on_episode = on_episode
         self.running: dict[int, RunningEpisode] = {}  # slot -> its episode
         self.generating: set[int] = set()  # slots with a request in the engine
-        self.done: dict[int, _Ended] = {}
 
-    def run(self, episodes: Sequence[RunningEpisode]) -> None:
-        """Play all episodes."""
+    def run(self, episodes: Sequence[RunningEpisode]) -> Iterator[EndedEpisode]:
+        """Play all episodes, and yield them as they end."""
         waiting = list(reversed(episodes))
         self.envs.start()
         num_slots = min(len(self.envs), len(episodes))  # a slot's cache is as long as the longest
@@ -112,13 +146,13 @@ class _Collection:
                     episode.slot = slot
                     self.envs.send(slot, episode.reset_request(), self.deadline_s)
             for answer in self.envs.recv(wait=not self.generating):
-                self._take(answer)
+                yield from self._take(answer)
             for slot, action in self.engine.advance():
                 episode = self.running[slot]
                 self.generating.discard(slot)
                 if action.failure is not None:
                     episode.fail(action.failure)
-                    self._end(episode)
+                    yield self._end(episode)
                     continue
                 self.envs.send(
                     slot, episode.on_action(action), max(0.0, self.deadline_s - episode.env_seconds)
@@ -129,8 +163,8 @@ class _Collection:
         """Whether generation should pause: so many responses came that no order holds back."""
         return not self.envs.in_order and self.envs.num_arrived >= wanted
 
-    def _take(self, answer: EnvResponse) -> None:
-        """Continue an episode with its environment's response."""
+    def _take(self, answer: EnvResponse) -> Iterator[EndedEpisode]:
+        """Continue an episode with its environment's response; yield it if it ended."""
         episode = self.running[answer.slot]
         episode.env_seconds += answer.seconds
         if isinstance(answer.error, RewardError):
@@ -145,34 +179,25 @@ class _Collection:
         else:
             episode.on_reset(self.engine, *answer.result)
         if episode.ended:
-            self._end(episode)
+            yield self._end(episode)
         else:
             self.engine.submit(episode.next_request(self.engine))
             self.generating.add(episode.slot)
 
-    def _end(self, episode: RunningEpisode) -> None:
+    def _end(self, episode: RunningEpisode) -> EndedEpisode:
         del self.running[episode.slot]
-        self.done[episode.index] = _Ended(episode.to_record(), episode.cause, episode.overflow)
-        if self.on_episode is not None:
-            self.on_episode(self.done[episode.index].record)
+        record = episode.to_record()
+        return EndedEpisode(episode.index, record, episode.cause, episode.overflow)
 
 
-def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRecord]:
-    """Return the records; warn about those without room for an action; raise if all are invalid."""
-    overflows = [(one.overflow, one.record.task_id) for one in ended if one.overflow]
-    if overflows:
-        logger.warning(
-            "%d of %d episodes were truncated, having no room for an action within "
-            "--max_episode_tokens %d: one came to %d tokens of context (task %s)",
-            *(len(overflows), len(ended), max_episode_tokens, *max(overflows)),
-        )
+def _require_one_valid(ended: Sequence[EndedEpisode]) -> None:
+    """Raise RolloutError, with the last cause, where all episodes are invalid."""
     causes = [one.cause for one in ended if one.cause is not None]
     if causes and all(one.record.invalid for one in ended):
         raise RolloutError(
             f"every one of {len(ended)} episodes failed; the last: {type(causes[-1]).__name__}: "
             f"{causes[-1]}"
         ) from causes[-1]
-    return [one.record for one in ended]
 
 
 class SeedStream(IntEnum):

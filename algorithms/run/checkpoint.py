@@ -34,7 +34,7 @@ def save_checkpoint(
     policy: Any,
     tokenizer: Any = None,
     state: dict[str, Any],
-    keep: int = 2,
+    keep: int = 1,
     best: bool = False,
 ) -> Path:
     """Save a checkpoint as folder/<name>.
@@ -181,6 +181,20 @@ def set_random_state(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(state["cuda"])
+
+
+def checkpoints_text(folder: Path) -> str:
+    """Return how much disk the checkpoints below a folder take, and how to keep fewer."""
+    sizes = [
+        sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        for path in _complete(folder)
+    ]
+    total, count = sum(sizes), len(sizes)
+    text = f"{total / 1e9:.1f} GB" if total >= 1e9 else f"{total / 1e6:.0f} MB"
+    if count < 2:
+        return f"1 checkpoint of {text}"
+    fewer = "--keep_checkpoints 1 leaves the newest and the best, --save_interval 0 the last alone"
+    return f"{count} checkpoints of {text} together; {fewer}"
 
 
 def _digest(path: Path) -> str:

@@ -261,7 +261,7 @@ class RunLog:
                 file.close()
         self._trackers.close()
         self._sft_trackers.close()
-        self._lock.release()
+        self._lock.release(remove=True)
 
 
 class NoLog(RunLog):

@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-LOCK_FILE = ".lock"  # stays behind, unlocked, after a run
+LOCK_FILE = ".lock"  # of a killed process it stays behind, and locks nothing
+REMARK = "It locks nothing once that process has ended, however it did: remove it or leave it.\n"
 
 
 class RunLockedError(RuntimeError):
@@ -35,11 +36,11 @@ class FileLock:
             self._file = _opened(path)
         if not locked:
             self._file.seek(0)
-            holder = " ".join(self._file.read(200).split()) or "another process"
+            holder = " ".join(self._file.readline(200).split()) or "another process"
             self._file.close()
             raise RunLockedError(f"{results} is in use by {holder}: {cure}")
         self._file.truncate(0)
-        self._file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        self._file.write(f"process {os.getpid()} on {socket.gethostname()}\n{REMARK}")
         self._file.flush()
         _HELD[key] = self
 

@@ -1,6 +1,6 @@
 """Grades of values and estimators at points of training: the table of docs/evidence/court.md.
 
-    fctncalling credit RUN --update 10 --json main_10_1.json    # for updates and seeds
+    fctncalling credit RUN --update 10 --json main_10_1.json    # of --keep_checkpoints 9
     python benchmarks/jobs/grades.py --keep main_*_*.json
 
 keeps of each `--json` file, named JOB_UPDATE_SEED.json, what the page says. Then, or without

@@ -62,16 +62,25 @@ class Counters:
             self.best = {"update": self.updates, kind: success}
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
-        """Return the evaluations by name, each with the "stage" of training that it judges.
+        """Return the evaluations by name, each with the "stage" of training whose model it judges.
 
-        "before" and "after" all updates; "base" too, where a supervised stage came before these.
+        "before" and "after" all updates; "base" first, where a supervised stage came before these.
         """
-        taught = "supervised" if self.sft_steps else "base"
-        named = {
-            "before": {"stage": taught, **self.before},
-            "after": {"stage": "reinforced" if self.updates else taught, **self.latest},
+        models = {
+            "base": "as loaded, before any training",
+            "supervised": f"after {self.sft_steps} supervised steps, before all updates",
+            "reinforced": f"after update {self.updates}",
         }
-        return named | ({"base": {"stage": "base", **self.base}} if self.sft_steps else {})
+
+        def judged(stage: str, rates: dict[str, Any]) -> dict[str, Any]:
+            return {"stage": stage, "model": models[stage], **rates}
+
+        taught = "supervised" if self.sft_steps else "base"
+        return {
+            **({"base": judged("base", self.base)} if self.sft_steps else {}),
+            "before": judged(taught, self.before),
+            "after": judged("reinforced" if self.updates else taught, self.latest),
+        }
 
     def loss_of_best(self) -> tuple[str, float, float] | None:
         """Return (kind, newest, best) of a success rate that fell below half of its best."""

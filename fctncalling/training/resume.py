@@ -29,7 +29,7 @@ FIXED_SETTINGS = tuple(
     "critic_hidden critic_layers critic_sees value_bins value_low value_high".split()
 )
 # Settings that may differ without a note.
-FREE_SETTINGS = ("resume", "num_updates", "experiment_name", "results_dir")
+FREE_SETTINGS = ("resume", "num_updates", "experiment_name", "results_dir", "keep_checkpoints")
 # Settings whose default is another one than in 0.3: a run goes on with its own.
 CHANGED_DEFAULTS = ("group_baseline", "lam")
 

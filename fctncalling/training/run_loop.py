@@ -44,7 +44,7 @@ def learn_demonstrations(run: TrainingRun, progress: Progress) -> None:
         run.counters.base = run.log_evaluation(evaluation, "base")
         progress.show_evaluation(run.counters.base, "held-out tasks, base model")
     interval = run.config.sft_save_interval
-    with progress.supervised_steps(learner.num_steps - learner.steps) as stage:
+    with progress.supervised_steps(learner.num_steps - learner.steps, run) as stage:
         while not learner.is_over:
             metrics = _take_step(run, learner)
             progress.show_supervised_step(stage, metrics, learner.steps, learner.num_steps)
@@ -107,7 +107,10 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None
                 progress.show_evaluation_start(len(run.held_out_ids), behind)
             with progress.evaluation(run) as stage:
                 rates = run.evaluate(stage.count)
-            progress.show_evaluation(rates)
+            model = f"{run.counters.evaluations()['before']['stage']} model"
+            if run.counters.updates:
+                model = f"after update {run.counters.updates}"
+            progress.show_evaluation(rates, f"held-out tasks, {model}")
         if run.save_is_due():
             run.save()
         if run.is_over():
@@ -126,6 +129,7 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None
 
 def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
     """Write the report of a finished run: evaluation.json, curve.png, and a printed summary."""
+    from fctncalling.algorithms.run.checkpoint import checkpoints_text
     from fctncalling.algorithms.run.evaluation import plot_curve, print_table
     from fctncalling.algorithms.run.logs import write_json
 
@@ -156,6 +160,7 @@ def write_run_report(run: TrainingRun, run_config: RunConfig) -> None:
         f"It ran for {run.wall_seconds:.0f} s, evaluations included, from the loaded model on.\n"
         f"Results: {folder}\n"
         f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, checkpoints/"
+        f"\n  {checkpoints_text(folder / 'checkpoints')}"
     )
     name = shlex.quote(str(folder))
     flags = ["--tools", *run_config.tools.split(",")] if run_config.tools else []

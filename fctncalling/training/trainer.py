@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 class TrainingResult(NamedTuple):
     """Result of a training run; success rates are in 0..1, as in evaluation.json."""
 
-    before: dict[str, Any]  # held-out tasks before the first update: "stage", "greedy", ...
+    # Held-out tasks before the first update, behind a supervised stage: "stage", "greedy", ...
+    before: dict[str, Any]
     after: dict[str, Any]
     updates: int
     episodes: int
     folder: Path  # metrics.jsonl, evaluation.json, episodes/
     checkpoint: Path  # the last one: an ordinary transformers folder with a value head
+    base: dict[str, Any]  # held-out tasks before a supervised stage; without one as `before`
 
 
 class Trainer:
@@ -124,6 +126,7 @@ class Trainer:
             episodes=counters.episodes,
             folder=folder,
             checkpoint=checkpoint,
+            base=evaluations.get("base", evaluations["before"]),
         )
 
 

@@ -323,7 +323,13 @@ class TrainingRun:
                 tokenizer = self.template.tokenizer
                 best = self.counters.best.get("update") == number
                 save_checkpoint(
-                    folder, name, policy=policy, tokenizer=tokenizer, state=state, best=best
+                    folder,
+                    name,
+                    policy=policy,
+                    tokenizer=tokenizer,
+                    state=state,
+                    keep=self.config.keep_checkpoints,
+                    best=best,
                 )
         self._saved = (number, self.counters.evaluated_at)
         return folder / name

@@ -16,6 +16,7 @@ from fctncalling.algorithms.run.checkpoint import (
     STATE_FILE,
     CheckpointError,
     check_digests,
+    checkpoints_text,
     find_checkpoint,
     load_state,
     save_checkpoint,
@@ -105,7 +106,8 @@ def test_saving_that_is_cut_off_leaves_the_earlier_checkpoint_whole(tmp_path: Pa
 
 def test_only_the_newest_checkpoints_stay_and_the_last_is_found(tmp_path: Path) -> None:
     for number in (8, 9, 10, 11):
-        save_checkpoint(tmp_path, f"update_{number:06d}", policy=OneWeight(), state={"n": number})
+        name = f"update_{number:06d}"
+        save_checkpoint(tmp_path, name, policy=OneWeight(), state={"n": number}, keep=2)
     assert sorted(p.name for p in tmp_path.glob("update_*")) == ["update_000010", "update_000011"]
     assert load_state(find_checkpoint(tmp_path, "auto")) == {"n": 11}
     assert load_state(find_checkpoint(tmp_path, str(tmp_path / "update_000010"))) == {"n": 10}
@@ -118,6 +120,7 @@ def test_the_best_checkpoint_stays_and_is_found_beside_the_newest(tmp_path: Path
             f"update_{number:06d}",
             policy=OneWeight(number),
             state={"n": number},
+            keep=2,
             best=number == 2,
         )
     assert sorted(p.name for p in tmp_path.glob("update_*")) == [
@@ -126,8 +129,26 @@ def test_the_best_checkpoint_stays_and_is_found_beside_the_newest(tmp_path: Path
     assert load_state(find_checkpoint(tmp_path, "best")) == {"n": 2}
     assert load_state(find_checkpoint(tmp_path, "last")) == {"n": 5}
     assert (tmp_path / "best" / "weight").read_text() == "2"  # a folder to load a model from
-    save_checkpoint(tmp_path, "update_000006", policy=OneWeight(6), state={"n": 6}, best=True)
+    save_checkpoint(
+        tmp_path, "update_000006", policy=OneWeight(6), state={"n": 6}, keep=2, best=True
+    )
     assert sorted(p.name for p in tmp_path.glob("update_*")) == ["update_000005", "update_000006"]
+
+
+def test_the_newest_checkpoint_alone_stays_and_the_disk_that_they_take_is_told(
+    tmp_path: Path,
+) -> None:
+    save_checkpoint(tmp_path, "sft_000025", policy=OneWeight(), state={})
+    save_checkpoint(tmp_path, "update_000000", policy=OneWeight(), state={})
+    assert [path.name for path in tmp_path.glob("*_0*")] == ["update_000000"]
+    with (tmp_path / "update_000000" / "weight").open("r+b") as file:
+        file.truncate(540 * 10**6)  # a hole, which takes no room
+    assert checkpoints_text(tmp_path) == "1 checkpoint of 540 MB"
+    save_checkpoint(tmp_path, "update_000001", policy=OneWeight(), state={}, keep=2)
+    with (tmp_path / "update_000001" / "weight").open("r+b") as file:
+        file.truncate(1080 * 10**6)
+    text = checkpoints_text(tmp_path)
+    assert text.startswith("2 checkpoints of 1.6 GB together; --keep_checkpoints 1 leaves")
 
 
 def test_without_a_best_checkpoint_resuming_from_it_is_an_error(tmp_path: Path) -> None:
@@ -176,7 +197,9 @@ def test_a_kill_between_any_two_steps_of_saving_leaves_a_whole_checkpoint(
 
 def test_a_lost_last_checkpoint_leaves_the_one_before(tmp_path: Path) -> None:
     for number in (1, 2):
-        save_checkpoint(tmp_path, f"update_{number:06d}", policy=OneWeight(), state={"n": number})
+        save_checkpoint(
+            tmp_path, f"update_{number:06d}", policy=OneWeight(), state={"n": number}, keep=2
+        )
     shutil.rmtree(tmp_path / "update_000002")
     assert load_state(find_checkpoint(tmp_path)) == {"n": 1}
 

@@ -150,3 +150,9 @@ def test_without_updates_a_report_goes_from_the_base_to_the_supervised_model(
         "1 of 16 \N{RIGHTWARDS ARROW} 7 of 16 held-out tasks right, "
         "base \N{RIGHTWARDS ARROW} supervised"
     )
+    reinforced = {**taught, "stage": "reinforced", "greedy": 0.5}
+    evaluation |= {"after": reinforced}
+    assert headline(run, {}) == (
+        "1 of 16 \N{RIGHTWARDS ARROW} 7 of 16 \N{RIGHTWARDS ARROW} 8 of 16 held-out tasks right, "
+        "base \N{RIGHTWARDS ARROW} supervised \N{RIGHTWARDS ARROW} reinforced"
+    )

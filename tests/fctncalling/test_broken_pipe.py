@@ -22,12 +22,16 @@ from tiny_models import EchoEnv, save_tiny
 
 from evaluate_fctncalling import main as evaluate
 from fctncalling import progress_bar
+from fctncalling.algorithms.config import TrainConfig
 from fctncalling.cli.command import main as overview
 from fctncalling.cli.shared.jsonl_records import with_progress_bar
 from fctncalling.cli.shared.output import ignore_broken_pipe
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.progress_bar import Progress, Stage
+from fctncalling.training.counters import Counters
+from fctncalling.training.run_loop import run_loop
+from fctncalling.training.training_run import TrainingRun
 
 
 @contextlib.contextmanager
@@ -164,6 +168,81 @@ def test_a_stage_without_a_terminal_tells_how_far_it_is_and_ends_with_its_lines(
     for _ in range(2):  # a collection may take more rounds than one
         extra.count()
     assert extra.line() == "collecting: 0 s so far, 2 episodes"
+
+
+class ClockedRun:
+    """Run whose evaluations, collections and updates take known times of a clock."""
+
+    evaluation_is_due = TrainingRun.evaluation_is_due
+    supervised = None
+    held_out_ids = ("a", "b")
+    tokens_per_s = None
+
+    def __init__(self, clock: SimpleNamespace, num_updates: int, interval: int) -> None:
+        self.clock, self.num_updates = clock, num_updates
+        self.config = TrainConfig(num_updates=num_updates, eval_interval=interval)
+        self.counters = Counters()
+        self.processes = SimpleNamespace(count=1)
+        self.update_log = SimpleNamespace(active_alarms=())
+
+    def is_over(self) -> bool:
+        return self.counters.updates >= self.num_updates
+
+    def save_is_due(self) -> bool:
+        return False
+
+    critic_warm_up_is_due = save_is_due
+
+    def evaluate(self, _: Any) -> dict[str, Any]:
+        self.clock.now += 70.0
+        self.counters.evaluated_at = self.counters.updates
+        return {}
+
+    def collect(self, _: Any) -> list[Any]:
+        self.clock.now += 11.0
+        return []
+
+    def learn(self, _: list[Any]) -> dict[str, Any]:
+        self.clock.now += 5.0
+        self.counters.updates += 1
+        return {}
+
+
+@pytest.mark.parametrize(("updates", "interval"), [(5, 0), (6, 3), (7, 3)])
+def test_the_time_that_is_left_of_a_run_counts_the_evaluations_to_come(
+    monkeypatch: pytest.MonkeyPatch, updates: int, interval: int
+) -> None:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(progress_bar, "duration_text", repr)
+    run: Any = ClockedRun(clock, updates, interval)
+    progress, told, at = Progress(updates, 0), list[str](), list[float]()
+    monkeypatch.setattr(progress, "_write", lambda _: None)
+
+    def note(text: str, **_: Any) -> None:
+        told.append(text)
+        at.append(clock.now)
+
+    monkeypatch.setattr(progress_bar, "print", note, raising=False)
+    run_loop(run, progress)
+    left = [float(line.split()[2]) for line in told]
+    assert left == pytest.approx([clock.now - each for each in at])
+    assert len(left) == updates
+
+
+def test_the_supervised_stage_tells_of_the_evaluation_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: clock.now)
+    run, progress = ClockedRun(clock, 0, 0), Progress(0, 0)
+    with progress.evaluation(run):
+        clock.now += 240.0
+    stage = progress.supervised_steps(4, run)
+    clock.now += 600.0
+    stage.count()
+    line = "1 of 4 steps, about 30 min left, then an evaluation of about 4 min"
+    assert stage.line().endswith(line)
 
 
 def test_answers_that_are_long_in_coming_are_counted_in_lines_on_standard_error(

@@ -45,8 +45,8 @@ def test_sound_templates_pass(shape: str) -> None:
         ("Qwen3", "earlier reasoning (<think>) is dropped"),
         ("Mistral", "the tools move to the last user message"),
         ("Gemma", "the template has no system role"),
-        ("GLM", "'<|user|>' or '<|observation|>' ends an answer; it is sampled, trained"),
-        ("SmolLM2", "the template takes none: the system message describes them"),
+        ("GLM", "'<|user|>' or '<|observation|>' ends an answer: it is learned"),
+        ("SmolLM2", "the template has no place for tools. The system message describes them"),
     ],
 )
 def test_what_is_peculiar_of_a_sound_template_is_noted(shape: str, message: str) -> None:
@@ -62,6 +62,19 @@ def test_awkward_templates_are_named_in_one_line(name: str) -> None:
     assert named.level == level
     assert "\n" not in named.line
     assert exit_code(found) == (1 if level == "fault" else 0)
+
+
+def test_every_note_and_fault_says_why_it_matters_and_what_to_do() -> None:
+    tokenizers = [each.tokenizer() for each in SHAPES.values()]
+    tokenizers += [shape.tokenizer() for shape, _, _ in AWKWARD.values()]
+    found = [each for one in tokenizers for each in template_findings(one) if each.level != "sound"]
+    assert len({each.check for each in found}) > 10
+    assert [each.line for each in found if not each.cure] == []
+    silent = {each.check for each in found if not each.why}
+    assert silent <= {"append-only", "generation prompt"}, "where it has no cost"
+    jargon = ("rollout", "policy", "header", "boundar", "nats", "re-tokenis", "objective")
+    assert [line for line in (each.line for each in found) if any(map(line.count, jargon))] == []
+    assert [each.line for each in found if "?." in each.line] == []
 
 
 def test_a_run_starts_with_sound_templates_only() -> None:
@@ -129,7 +142,7 @@ def test_a_sound_model_with_its_trained_adapter_served_passes_every_check(
     by_check = {each.check: each for each in found.findings}
     assert by_check["engine"].figures["largest"] < 1e-3
     assert by_check["vLLM"].figures["mean"] < 1e-3
-    assert "(turn 0 " in by_check["vLLM"].message
+    assert "(turn 1 " in by_check["vLLM"].message
     assert by_check["adapter"].figures["largest"] > 0.01
     # shares: an independent count over what was rendered
     marked = [span for span in found.spans if span.author != "context"]
@@ -165,7 +178,7 @@ def smaller_vocabulary(folder: Path) -> None:
 BROKEN: dict[str, tuple[Callable[[Path], Any], int, str]] = {
     "no folder": (shutil.rmtree, 2, "there is no such folder"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), 2, "has no weights"),
-    "tokenizer of another model": (smaller_vocabulary, 1, "the model reads 100"),
+    "tokenizer of another model": (smaller_vocabulary, 1, "the model knows 100"),
     "template of another model": (
         lambda f: (f / "chat_template.jinja").write_text(
             AWKWARD["closing mark of another model"][0].source
@@ -181,7 +194,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], int, str]] = {
     "context too short": (
         lambda f: edit_json(f / "config.json", max_position_embeddings=96),
         1,
-        "the context 96",
+        "context holds 96",
     ),
     "weights that are not finite": (
         lambda f: edit_weights(f, lambda w: w["model.norm.weight"].fill_(float("nan"))),
@@ -216,7 +229,7 @@ def test_an_adapter_that_changes_nothing_is_named(
     untrained = adapter(tmp_path / "adapter", trained=False)
     found = examine(ExaminationSettings(str(sound_model), tasks, adapter=untrained)).findings
     [line] = faults(found)
-    assert "changes no log-probability: it is untrained" in line
+    assert "changes nothing that the model says. It is untrained" in line
 
 
 def test_a_server_that_serves_another_adapter_is_named(
@@ -245,7 +258,7 @@ def test_an_engine_that_tells_other_log_probabilities_is_named(
         lambda *args, **keywords: engine(*args, **keywords, temperature=0.7),
     )
     [line] = faults(examine(ExaminationSettings(str(sound_model), tasks)).findings)
-    assert "log-probabilities against a plain forward" in line
+    assert "between playing and learning" in line
 
 
 def test_what_cannot_be_checked_is_exit_code_2(
@@ -288,7 +301,7 @@ def test_tool_text_that_stays_special_and_lost_characters_are_named() -> None:
     invisible, capitals = tiny_tokenizer(CHATML.replace("m.content", visible)), tiny_tokenizer()
     capitals.backend_tokenizer.normalizer = normalizers.Lowercase()
     [line] = faults(template_findings(invisible))
-    assert line.startswith("3 special strings stay special in tool text: <|endoftext|>")
+    assert line.startswith("3 special tokens work within a tool's result: <|endoftext|>")
     [line] = faults(template_findings(capitals))
     assert line.startswith("the tokenizer does not give back what it read: ")
 

@@ -102,6 +102,7 @@ SETTINGS = {
     "max_episode_tokens": 200,
     "eval_episodes": 1,
     "save_interval": 2,
+    "keep_checkpoints": 9,
     "num_updates": 3,
     "eval_interval": 0,
     "num_rollout_workers": 2,

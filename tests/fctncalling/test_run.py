@@ -709,3 +709,28 @@ def test_no_link_is_followed_where_a_file_is_written_anew(tmp_path: Path) -> Non
     (tmp_path / ".out.jsonl.lock").symlink_to(prey)
     assert run(output, *tasks, "--resume") == 2
     assert prey.read_text() == "mine"
+
+
+def test_an_interrupted_local_model_keeps_what_ended_and_resumes_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = str(dataset(tmp_path, 7))
+    more = ("--agent", f"hf:{embedded_path('model')}", "--dataset_path", tasks)
+    more = (*more, "--max_new_tokens", "6", "--concurrency", "2", "--device", "cpu")
+    whole, cut, begun = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl", list[int]()
+    assert run(whole, *more) == 0
+    reset = FunctionCallingEnv.reset
+
+    def reset_until_ctrl_c(env: FunctionCallingEnv, **how: Any) -> Any:
+        begun.append(len(lines(cut)) if cut.exists() else 0)
+        if len(begun) == 6:  # one of them was the check before the model is loaded
+            raise KeyboardInterrupt
+        return reset(env, **how)
+
+    monkeypatch.setattr(FunctionCallingEnv, "reset", reset_until_ctrl_c)
+    assert run(cut, *more) == 130
+    assert begun == [0, 0, 0, 2, 2, 4, 4], "what ended is on disk before two more begin"
+    assert run(cut, *more, "--resume") == 0
+    assert len(begun) == 7 + 1 + 3
+    by_task = [sorted(lines(path), key=lambda line: line["id"]) for path in (whole, cut)]
+    assert by_task[0] == by_task[1]

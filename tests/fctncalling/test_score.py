@@ -258,22 +258,46 @@ def test_files_that_look_like_results_are_named_and_the_next_command_reads_alike
 ) -> None:
     folder = tmp_path / MODEL
     folder.mkdir()
-    for name in ("BFCL_v4_multiple.json", "live_result.jsonl", "BFCL_v4_irrelevance_score.json"):
+    copies = [f"BFCL_v4_{name}_result.json{end}" for name, end in (("java", "~"), ("sql", ".bak"))]
+    others = ("BFCL_v4_multiple.json", "live_result.jsonl", "BFCL_v4_irrelevance_score.json.bak")
+    for name in (*copies, *others):
         (folder / name).write_text("{}")
     assert score(shared, tmp_path) == 2
-    assert "2 files look like results" in capsys.readouterr().err
+    assert "4 files look like results" in capsys.readouterr().err
     line = json.dumps({"id": "irrelevance_0", "result": "No."})
     (folder / "BFCL_v4_irrelevance_result.json").write_text(line)
     reading = ("--handler", "python_calls", "--dots", "keep")
     assert score(shared, tmp_path, "--partial", "--dataset_path", str(tmp_path), *reading) == 0
     told = capsys.readouterr()
-    skipped = f"{MODEL}/BFCL_v4_multiple.json, {MODEL}/live_result.jsonl"
+    skipped = ", ".join(f"{MODEL}/{name}" for name in sorted((*copies, *others[:2])))
     assert told.err.splitlines() == [
-        "note: 2 files look like results and are left out, for results are named "
+        "note: 4 files look like results and are left out, for results are named "
         f"BFCL_v4_<category>_result.json: {skipped}"
     ]
     paths = f"--dataset_path {shared / 'bfcl/data'} --dataset_path {tmp_path}"
     assert told.out.endswith(f"why {tmp_path} {paths} {' '.join(reading)}\n")
+
+
+def test_score_files_of_other_runs_stay_as_they_are_and_are_named(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line, folder = json.dumps({"id": "irrelevance_0", "result": "No."}), tmp_path / "score"
+    for model in ("one", "two"):
+        (tmp_path / model).mkdir()
+        (tmp_path / model / "BFCL_v4_irrelevance_result.json").write_text(line)
+    flags = ("--partial", "--score_dir", str(folder))
+    for _ in range(2):  # its own files are written anew
+        assert score(shared, tmp_path / "one", *flags) == 0
+        assert "of other runs" not in capsys.readouterr().err
+    [own] = folder.rglob("*_score.json")
+    before, copy = own.read_bytes(), own.with_name(f"{own.name}.bak")
+    copy.write_text("{}")
+    assert score(shared, tmp_path / "two", *flags) == 0
+    names = ", ".join(str(path.relative_to(folder)) for path in (own, copy))
+    told = f"note: 2 score files in {folder} are of other runs: they are neither read nor changed"
+    assert f"{told}, and data_*.csv hold this run alone: {names}\n" in capsys.readouterr().err
+    assert own.read_bytes() == before
+    assert "one" not in (folder / "data_overall.csv").read_text()
 
 
 def test_a_file_that_is_not_there_is_told(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -144,7 +145,12 @@ def test_a_folder_that_another_process_works_in_is_refused_by_naming_it(tmp_path
         require_unlocked(tmp_path)
     lock.release()
     require_unlocked(tmp_path)
-    assert (tmp_path / LOCK_FILE).exists()
+    assert "locks nothing once that process has ended" in (tmp_path / LOCK_FILE).read_text()
+    log = RunLog(tmp_path, {}, resume=True)
+    assert f"process {os.getpid()} on" in (tmp_path / LOCK_FILE).read_text()
+    log.close()
+    assert not (tmp_path / LOCK_FILE).exists()
+    require_unlocked(tmp_path)
 
 
 @pytest.mark.parametrize(

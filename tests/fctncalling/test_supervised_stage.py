@@ -133,11 +133,13 @@ def whole(tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_stage_of_a_run_is_shown_and_counted_to_its_end(whole: Path) -> None:
     lines = json.loads((whole / "shown.json").read_text("utf-8"))
-    assert [re.sub(r": .* so far|, about 0 s left", "", line) for line in lines] == [
+    assert [
+        re.sub(r": .* so far|, about 0 s left|(?<=of about ).*", "", line) for line in lines
+    ] == [
         "loading the model",
         "playing ground truths, 17 of 17 tasks",
         "evaluation, 6 of 6 episodes",
-        "supervised stage, 5 of 5 steps",
+        "supervised stage, 5 of 5 steps, then an evaluation of about ",
         "evaluation, 6 of 6 episodes",
         "collecting, 16 of 16 episodes",
         "learning",
@@ -158,6 +160,12 @@ def test_the_stage_stands_before_reinforcement_learning_in_log_and_report(whole:
     assert (evaluation["sft_steps"], evaluation["updates"]) == (5, 1)
     stages = [evaluation[name]["stage"] for name in ("base", "before", "after")]
     assert stages == ["base", "supervised", "reinforced"]
+    assert [*evaluation][:3] == ["base", "before", "after"], "in the order of training"
+    assert [evaluation[name]["model"] for name in ("base", "before", "after")] == [
+        "as loaded, before any training",
+        "after 5 supervised steps, before all updates",
+        "after update 1",
+    ]
     assert evaluation["prompt_style"] == "bfcl"
 
 

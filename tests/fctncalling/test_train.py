@@ -94,6 +94,7 @@ def flags(model: Path, results: Path, *more: str, updates: int = 4) -> list[str]
         "eval_episodes": 4,
         "eval_interval": 2,
         "save_interval": 3,
+        "keep_checkpoints": 2,
         "lr": 1e-2,
         "device": "cpu",
         "tensorboard": "false",

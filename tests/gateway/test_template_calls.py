@@ -193,11 +193,11 @@ def test_what_is_said_before_calls_stays_in_a_history_or_is_noted_at_the_start(
         assert (text in shown) is not lost
         assert template.text_of_calls(calls) in shown
         notes = [
-            each for each in template_findings(shape.tokenizer()) if "before calls" in each.line
+            each for each in template_findings(shape.tokenizer()) if each.check == "before calls"
         ]
         assert [each.level for each in notes] == ["note"] * lost
         check_template(template)
-        assert capsys.readouterr().out.count("before calls is left out of the prompts") == lost
+        assert capsys.readouterr().out.count("before a call leaves the prompt") == lost
 
 
 def test_a_form_that_nobody_reads_is_a_fault_unless_another_is_named() -> None:

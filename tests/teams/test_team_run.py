@@ -78,7 +78,8 @@ OWN = "--role_adapters true --lora_r 2 --team_critic per_role"
 
 def started(folder: Path, *more: str) -> Path:
     """Run a small job with weights of each role's own; return its folder."""
-    flags = f"{SMALL} {OWN} --eval_interval 1 --save_interval 1 --tensorboard false".split()
+    saved = "--save_interval 1 --keep_checkpoints 2"
+    flags = f"{SMALL} {OWN} --eval_interval 1 {saved} --tensorboard false".split()
     assert main([*flags, "--results_dir", str(folder), *more]) == 0
     return next(folder.rglob("metrics.jsonl")).parent
 

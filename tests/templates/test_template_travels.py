@@ -217,6 +217,7 @@ def test_one_whole_way_with_a_template_that_thinks_or_not(tmp_path: Path, thinks
         *("--handler=hermes_calls", "--sft_tasks=dataset", "--sft_batch_size=4", "--sft_epochs=1"),
         *("--num_updates=2", "--episodes_per_update=4", "--n_rollout_threads=4", "--device=cpu"),
         *("--max_new_tokens=12", "--eval_episodes=2", "--save_interval=1", "--tensorboard=false"),
+        "--keep_checkpoints=2",
         *("--log_episodes_interval=1", "--num_mini_batch=1", f"--chat_template_kwargs={kwargs}"),
     ]
     assert train(words) == 0

@@ -38,6 +38,8 @@ from fctncalling.evaluation.scripted_policies import noop, oracle
 from fctncalling.lab.text_environment import TextHistory
 from fctncalling.lab.viewer import ViewError, judged_answers, load_run, page_data
 from fctncalling.lab.viewer.compared_runs import settings_that_differ
+from fctncalling.lab.viewer.headline import headline
+from fctncalling.lab.viewer.run_files import LoadedRun
 
 
 def data_of(run: Path, **options: Any) -> dict[str, Any]:
@@ -454,11 +456,15 @@ def test_a_supervised_runs_page_opens_on_the_greedy_answers_and_shows_those_befo
     write("greedy_base", False, False)
     write("sampled_base", False, True)
     data = data_of(tmp_path)
-    assert (data["played"], data["update"], len(data["episodes"])) == ("greedy, before", None, 2)
+    assert (data["played"], data["update"], len(data["episodes"])) == (
+        "greedy, base model",
+        None,
+        2,
+    )
     write("greedy_000000", True, False)
     write("sampled_000000", False, False)
     data = data_of(tmp_path)
-    assert data["played"] == "greedy, after"
+    assert data["played"] == "greedy, supervised model"
     assert [each["success"] for each in data["episodes"]] == [True, False]
     answers = data["over_updates"]["t0"]
     assert [(each["phase"], each["update"], each["success"]) for each in answers] == [
@@ -467,6 +473,28 @@ def test_a_supervised_runs_page_opens_on_the_greedy_answers_and_shows_those_befo
         ("greedy", 0, True),
         ("sampled", 0, False),
     ]
+    write("greedy_000004", True, True)
+    data = data_of(tmp_path)
+    assert data["played"] == "greedy, after update 4"
+
+
+def test_the_headline_of_a_run_that_goes_on_names_the_model_of_each_rate() -> None:
+    arrow, name = " \N{RIGHTWARDS ARROW} ", "eval/greedy_success_rate"
+    base = {"update": 0, "base/greedy_success_rate": 0.0}
+    evaluated: list[dict[str, Any]] = [
+        {"update": number, name: rate}
+        for number, rate in ((0, 0.25), (1, None), (2, 0.5), (4, 0.75))
+    ]
+
+    def headline_of(*metrics: dict[str, Any]) -> str:
+        return headline(LoadedRun(Path(), "training", [], Path(), metrics=[*metrics]), {})
+
+    whole = ("0.0 %", "25.0 %", "75.0 %"), ("base", "supervised", "update 4")
+    rates, models = map(arrow.join, whole)
+    told = "of held-out tasks right so far,"
+    assert headline_of(base, {"update": 0, "sft/step": 1}, *evaluated) == f"{rates} {told} {models}"
+    assert headline_of(*evaluated) == f"25.0 %{arrow}75.0 % {told} base{arrow}update 4"
+    assert headline_of(base) == f"0.0 % {told} base"
 
 
 def test_the_default_is_the_64_worst(tmp_path: Path) -> None:
@@ -552,6 +580,28 @@ def test_judging_answers_prints_progress(
     monkeypatch.setattr(progress_bar, "LINE_EVERY_S", 0.02)
     assert main(["view", str(path.parent)]) == 0
     assert "judging one" in capsys.readouterr().err
+
+
+def test_the_baseline_of_a_comparison_is_named_and_can_be_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = {"a": [1, 1, 0, 0], "b": [1, 0, 1, 1]}
+    a, b = (write_answers(tmp_path / f"{name}.jsonl", each) for name, each in outcomes.items())
+    assert main(["view", a, b]) == 0
+    told = capsys.readouterr().out
+    assert f"A: {a}\nB: {b}\nA is the baseline (--baseline RUN chooses another)\n" in told
+    assert main(["view", a, b, "--baseline", b]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("A 3 of 4, B 2 of 4 right; only A right 2, only B right 1")
+    assert f"A: {b}\nB: {a}\n" in told
+    data = data_in(tmp_path / "a.html")
+    assert data["title"] == a, "the page is of the first all the same"
+    assert data["compared"]["titles"] == [b, a]
+    assert main(["view", a, b, "--baseline", b, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["baseline"] == b
+    for runs, fault in (((a, b), f"expected one of the runs {a}, {b}"), ((a,), "one run alone")):
+        assert main(["view", *runs, "--baseline", str(tmp_path / "c.jsonl")]) == 2
+        assert fault in capsys.readouterr().err
 
 
 def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,7 @@
 Agents: oracle (plays the ground truth), noop, random, hf:FOLDER (a local model, through the
 trainer's rollout), openai:MODEL (any OpenAI-compatible endpoint; key in OPENAI_API_KEY, address in
 --base_url or OPENAI_BASE_URL). `score` reads the output, `replay` plays it again. Each episode is
-written when it ends, those of hf: in groups of four times --concurrency: after an interruption the
-same command with --resume plays what is missing.
+written when it ends: after an interruption the same command with --resume plays what is missing.
 Episodes whose endpoint or tools failed are marked invalid: they count neither way, and --resume
 plays them again. A conversation that outgrows the model's context is a failure, marked
 context_overflow, as in BFCL. With --num_samples K each task is played K times, and pass@k (at least

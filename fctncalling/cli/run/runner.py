@@ -177,14 +177,13 @@ class Runner:
             is_done=output.is_done,
         )
         stage = Stage(self._args.agent, unit="episode", lines_to=sys.stderr)
-        lines = self._local_lines(items, stage) if self._local else self._workers.results(items)
+        lines = self._local_lines(items) if self._local else self._workers.results(items)
         failed_in_a_row = 0
         try:
             with stage:
                 for line in lines:
                     output.write(line)
-                    if self._local is None:
-                        stage.count()
+                    stage.count()
                     failed_in_a_row = failed_in_a_row + 1 if line["invalid"] else 0
                     if failed_in_a_row >= self._args.max_invalid:
                         return (
@@ -215,13 +214,12 @@ class Runner:
         played = play_episode(env, item.task.id, player, seed)
         return self._line(item, played, {"latency": time.perf_counter() - started})
 
-    def _local_lines(self, items: Iterator[PlannedTask], stage: Stage) -> Iterator[dict[str, Any]]:
+    def _local_lines(self, items: Iterator[PlannedTask]) -> Iterator[dict[str, Any]]:
         assert self._local is not None
         for (handler, _), group in groupby(items, lambda item: (item.handler, item.category)):
             make_env = partial(self._tasks.make_env, handler=handler)
             while chunk := list(islice(group, CHUNK)):
-                episodes = self._local.play_all(chunk, make_env, stage.count)
-                for item, played in zip(chunk, episodes, strict=True):
+                for item, played in self._local.play_all(chunk, make_env):
                     yield self._line(item, played, {})
 
     def _line(

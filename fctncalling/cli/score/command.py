@@ -6,8 +6,9 @@ gorilla_openfunctions_v1_test_...) are read as today's. A model of the leaderboa
 handler there does, by its folder's name; exit code 2 where many answers are in a form that is not
 read. JSON Lines hold {"category", "form", "id", "response"} and may name a "model". With
 --score_dir the tree of scores is written as BFCL writes it: the failures of each category below its
-accuracy, and data_*.csv. A mean that lacks a category's results is N/A; BFCL counts such a category
-as 0, and so do --json and the CSV files. Intervals are 95 %, Wilson's; where tasks were sampled
+accuracy, and data_*.csv. Score files of other runs there stay, and are in no data_*.csv. A mean
+that lacks a category's results is N/A; BFCL counts such a category as 0, and so do --json and the
+CSV files. Intervals are 95 %, Wilson's; where tasks were sampled
 several times (`run --num_samples`), pass@k and pass^k stand beside, with Wilson's interval at the
 effective number of independent answers.
 
@@ -49,6 +50,7 @@ from fctncalling.cli.score.score_files import (
     ExtraMetrics,
     ModelScores,
     ScoreFile,
+    earlier_score_files,
     failure_entry,
     write_csv,
 )
@@ -243,6 +245,8 @@ def run(args: argparse.Namespace) -> int:
     models = scorer.models
     if args.score_dir:
         write_csv(args.score_dir, models)
+        for line in earlier_score_files(args.score_dir, models):
+            print(f"note: {line}", file=sys.stderr)
     if args.json:
         report = {name: scores_json(scores) for name, scores in models.items()}
         print(json.dumps(report, indent=2))

@@ -37,7 +37,9 @@ GROUPS = ("non_live", "live", "multi_turn", "agentic", FORMAT_SENSITIVITY)
 _RESULT_FILE = re.compile(
     r"(?:BFCL_v\d+|gorilla_openfunctions_v\d+_test)_(?P<category>\w+)_result\.json"
 )
-_LIKE_RESULT = re.compile(r"(?:BFCL_v\d+_\w+(?<!_score)|.*_results?)\.jsonl?(?:\.gz)?")
+_LIKE_RESULT = re.compile(  # with the endings of copies: .bak, .old, ~
+    r"(?:BFCL_v\d+_\w+(?<!_score)|.*_results?)\.jsonl?(?:\.gz)?(?:[.~]\w*)?"
+)
 _SUBFOLDERS = frozenset({*GROUPS, "memory", "kv", "vector", "rec_sum"})
 _SNIFFED_LINES = 50
 _MODEL_OF_LINES = "results"

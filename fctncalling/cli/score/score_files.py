@@ -103,12 +103,7 @@ class ScoreFile:
             **self._by_configuration(),
         }
         if score_dir is not None:
-            path = (
-                score_dir
-                / result_folder_name(self._model)
-                / category_folder(self._category)
-                / f"BFCL_v4_{self._category}_score.json"
-            )
+            path = score_dir / _score_file(self._model, self._category)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._failures.seek(0)
             with path.open("w", encoding="utf-8") as file:
@@ -136,6 +131,12 @@ class ScoreFile:
             "accuracy_std": round(statistics.stdev(rates) * 100, 2) if several else 0.0,
             **by_name,
         }
+
+
+def _score_file(model: str, category: str) -> Path:
+    """Return where a model's score file of a category lies below --score_dir."""
+    name = f"BFCL_v4_{category}_score.json"
+    return Path(result_folder_name(model), category_folder(category), name)
 
 
 class ModelScores:
@@ -225,6 +226,22 @@ def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
         (score_dir / f"data_{name}.csv").write_text(
             "\n".join(",".join(line) for line in lines), encoding="utf-8"
         )
+
+
+def earlier_score_files(score_dir: Path, models: Mapping[str, ModelScores]) -> list[str]:
+    """Return a line on score files that other runs left in a folder, or copies; [] without any."""
+    written = {
+        _score_file(name, each) for name, model in models.items() for each in model.categories
+    }
+    found = (path.relative_to(score_dir) for path in sorted(score_dir.rglob("*_score.json*")))
+    others = [str(path) for path in found if path not in written]
+    if not others:
+        return []
+    shown = ", ".join(others[:5]) + (", ..." if others[5:] else "")
+    return [
+        f"{len(others)} score files in {score_dir} are of other runs: they are neither read nor "
+        f"changed, and data_*.csv hold this run alone: {shown}"
+    ]
 
 
 class ExtraMetrics(SuccessCounts):

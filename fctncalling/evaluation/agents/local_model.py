@@ -6,10 +6,9 @@ Evaluation and training use the same tokens.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 
 MakeEnv = Callable[[tuple[Task, ...]], FunctionCallingEnv]
-# tasks a slot that are handed to the rollout at once: enough that few slots idle at a chunk's end
-CHUNK = 4
 
 
 class PlannedTask(NamedTuple):
@@ -97,40 +94,34 @@ class LocalModel:
         self.form = settings.form or ("tool_call" if self._template.takes_tools else "prompting")
 
     def play_all(
-        self,
-        items: Iterable[PlannedTask],
-        make_env: MakeEnv,
-        on_episode: Callable[[EpisodeRecord], None] | None = None,
-    ) -> Iterator[PlayedEpisode]:
-        """Play all episodes and yield them in order, CHUNK of each environment at a time.
+        self, items: Sequence[PlannedTask], make_env: MakeEnv
+    ) -> Iterator[tuple[PlannedTask, PlayedEpisode]]:
+        """Play episodes side by side, and yield them as they end.
 
-        make_env: gives an environment over tasks. on_episode: called as soon as one ends.
+        make_env: gives an environment over tasks.
         """
-        from fctncalling.algorithms.rollout.collect import collect
+        from fctncalling.algorithms.rollout.collect import iter_episodes
 
-        waiting, num_envs = iter(items), self._settings.num_envs
-        while chunk := tuple(islice(waiting, CHUNK * num_envs)):
-            tasks = tuple({item.task.id: item.task for item in chunk}.values())
+        tasks = tuple({item.task.id: item.task for item in items}.values())
 
-            def fresh(tasks: tuple[Task, ...] = tasks) -> gymnasium.Env[Any, Any]:
-                return _Prompted(make_env(tasks)) if self.form == "prompting" else make_env(tasks)
+        def fresh() -> gymnasium.Env[Any, Any]:
+            return _Prompted(make_env(tasks)) if self.form == "prompting" else make_env(tasks)
 
-            records = collect(
-                [fresh() for _ in range(min(num_envs, len(chunk)))],
-                self._engine,
-                self._template,
-                [item.task.id for item in chunk],
-                max_episode_tokens=self._settings.max_episode_tokens,
-                seed=self._settings.seed,
-                numbers=[
-                    zlib.crc32(f"{item.category} {item.task.id} {item.sample}".encode())
-                    for item in chunk
-                ],
-                make_env=fresh,
-                on_episode=on_episode,
-            )
-            for record in records:
-                yield _played_episode(record, is_whole_context=self._is_whole_context)
+        for ended in iter_episodes(
+            [fresh() for _ in range(min(self._settings.num_envs, len(items)))],
+            self._engine,
+            self._template,
+            [item.task.id for item in items],
+            max_episode_tokens=self._settings.max_episode_tokens,
+            seed=self._settings.seed,
+            numbers=[
+                zlib.crc32(f"{item.category} {item.task.id} {item.sample}".encode())
+                for item in items
+            ],
+            make_env=fresh,
+        ):
+            played = _played_episode(ended.record, is_whole_context=self._is_whole_context)
+            yield items[ended.position], played
 
     @cached_property
     def _engine(self) -> GenerationEngine:
@@ -189,7 +180,7 @@ def _played_episode(record: EpisodeRecord, *, is_whole_context: bool) -> PlayedE
     if not isinstance(episode, Episode):
         raise TypeError(f"task {record.task_id}: the rollout returned no episode")
     if episode.invalid:
-        return PlayedEpisode(episode, reason="the environment failed; the log tells how")
+        return PlayedEpisode(episode, reason=record.invalid_reason or "the environment failed")
     if not episode.steps and is_whole_context:
         return PlayedEpisode(episode, failure=CONTEXT_OVERFLOW)
     if not episode.steps:  # an empty answer would pass where no call is expected

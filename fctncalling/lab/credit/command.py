@@ -2,12 +2,12 @@
 
 Episodes of training tasks are played in groups, every state is branched by exact copies of the
 environment until the wanted standard error, and every estimator is graded on the same episodes.
-Writes credit/update_N.json and .png into the run's folder, and .jsonl, the graded episodes, which
-`view` shows with the true V and A of each action. Exit code 0, or 2 if the run cannot be
-graded.
+Writes credit/last.json and .png into the run's folder (of --update N update_N), and .jsonl, the
+graded episodes, which `view` shows with the true V and A of each action. Exit code 0, or 2 if the
+run cannot be graded.
 
 example:
-  fctncalling credit results/check/embedded/embedded/TPPO --update 20
+  fctncalling credit results/check/embedded/embedded/TPPO
 """
 
 from __future__ import annotations

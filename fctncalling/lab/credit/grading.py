@@ -324,7 +324,8 @@ def checkpoint_of(folder: Path, update: int | None) -> Path:
     listed = ", ".join(map(str, there)) or "none"
     raise UngradableRunError(
         f"{'' if update is None else f'--update {update}: '}{folder} has no such checkpoint; "
-        f"there: {listed} (--save_interval says which are saved; the newest two stay, and the best)"
+        f"there: {listed} (--save_interval says which are saved; the best stays, and "
+        "--keep_checkpoints of the newest)"
     )
 
 

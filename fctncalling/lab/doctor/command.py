@@ -189,10 +189,11 @@ def outcome_summary(findings: Sequence[HealthCheck]) -> str:
     counts = Counter(LABELS[each.level] for each in findings)
     notes = f"{counts['note']} note{'s' * (counts['note'] != 1)}"
     if counts["FAULT"]:
-        faults = f"{counts['FAULT']} fault{'s' * (counts['FAULT'] != 1)} that spoil training"
-        return f"{faults}, {notes}"
+        count = counts["FAULT"]
+        faults = "1 fault that spoils" if count == 1 else f"{count} faults that spoil"
+        return f"{faults} training, {notes}"
     if counts["?"]:
-        return f"could not be checked ({counts['?']} of {len(findings)}), {notes}"
+        return f"{counts['?']} of {len(findings)} checks could not be made, {notes}"
     return f"sound, {notes}"
 
 
@@ -210,10 +211,10 @@ def versions() -> dict[str, str]:
 def _rendering(found: ExaminationResult, *, coloured: bool) -> Iterator[str]:
     trained = sum(each.num_tokens for each in found.spans if each.author != "context")
     total = sum(each.num_tokens for each in found.spans)
-    key = "coloured" if coloured else "between « and »"
-    share = f"{trained} of {total} tokens trained ({100 * trained / total:.1f} %), {key}"
-    played = f"as the policy would have played it, --prompt_style {found.prompt_style}"
-    yield f"The ground truth of {found.task_id} {played}; {share}:"
+    key = "the coloured ones" if coloured else "those between « and »"
+    share = f"{trained} of {total} tokens are trained ({100 * trained / total:.1f} %), {key}"
+    played = f"as the model would have to answer with --prompt_style {found.prompt_style}"
+    yield f"The right solution of task {found.task_id}, {played}; {share}:"
     yield "".join(_painted(each, coloured=coloured) for each in found.spans)
 
 

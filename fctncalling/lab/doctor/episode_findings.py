@@ -14,7 +14,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.prompting.prompts import JSON_TYPES
 from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.scripted_policies import DONE, message_end, oracle
-from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked
+from fctncalling.lab.doctor.finding import NOTHING, HealthCheck, fault, note, sound, unchecked
 
 NUM_LONGEST = 6
 """Tasks that are played because they look longest, and as many spread over the file."""
@@ -68,9 +68,13 @@ def schema_finding(tasks: Sequence[Task]) -> HealthCheck:
             unknown |= {each for each in _types(doc.parameters) if each not in JSON_TYPES}
     unknown -= _LEFT_OPEN
     if unknown:
-        message = f"documented types that JSON Schema has not: {', '.join(sorted(unknown)[:5])}"
-        return note("tool schemas", f"{message}; their values are left unrestricted")
-    return sound("tool schemas", "every documented type has its type in JSON Schema")
+        message = (
+            f"types of parameters that JSON Schema does not know: {', '.join(sorted(unknown)[:5])}"
+        )
+        why = "The model is told no type for them, so it may pass anything"
+        cure = "In tasks of your own write string, integer, number, boolean, array or object"
+        return note("tool schemas", message, cure, why=why)
+    return sound("tool schemas", "the model can be told the type of every parameter")
 
 
 def _types(schema: Any) -> Iterator[str]:
@@ -93,33 +97,36 @@ def episode_findings(
     ends = [row.ids[at] for row in rows for at, end in enumerate(row.ends_action) if end]
     wrong = [id_ for id_ in ends if id_ not in template.stop_ids]
     if wrong or not ends:
-        message = f"{len(wrong)} of {len(ends)} actions do not end with an end of turn"
-        yield fault("mask", message)
+        message = f"{len(wrong)} of {len(ends)} right answers lack the token that ends an answer"
+        why = "The model would not learn to stop"
+        yield fault("mask", message, "See end of turn above, or the chat template", why=why)
     else:
         yield sound(
             "mask",
-            f"{acted:,} of {total:,} tokens are trained ({100 * acted / total:.1f} %), each action "
-            "with its end of turn",
+            f"{acted:,} of {total:,} tokens are trained ({100 * acted / total:.1f} %): the model's "
+            "answers, each with the token that ends it",
             trained=acted,
             tokens=total,
         )
     longest = max(episodes, key=lambda each: max(len(row.ids) for row in each.rows))
     tokens = max(len(row.ids) for row in longest.rows)
-    played = f"{len(episodes)} ground truths played (of {num_tasks} tasks)"
-    message = f"the longest of {played} has {tokens}"
+    played = f"{len(episodes)} right solutions that were played (of {num_tasks} tasks)"
+    message = f"the longest of {played} has {tokens} tokens"
     figures = {"tokens": tokens, "context": context, "task": longest.task_id}
     if context is not None and tokens > context:
-        message += f" tokens ({longest.task_id}), the context {context}"
+        message += f" ({longest.task_id}), the model's context holds {context}"
         cure = "Take a model with a longer context, or leave such tasks out"
-        yield fault("context", message, cure)
+        yield fault("context", message, cure, why="It would be cut off, and fail")
     else:
-        room = "unlimited" if context is None else context
-        yield sound("context", f"{message} tokens; the context is {room}", **figures)
+        room = "has no limit" if context is None else f"holds {context}"
+        yield sound("context", f"{message}; the model's context {room}", **figures)
     if not template.append_only:
         once = sum(max(len(row.ids) for row in episode.rows) for episode in episodes)
         per_episode = len(rows) / len(episodes)
-        message = f"{per_episode:.1f} rows an episode, {total / max(1, once):.1f} times the tokens"
-        yield note("rows", f"as the history is rewritten: {message}")
+        times = f"{total / max(1, once):.1f} times the tokens"
+        message = f"an episode is trained in {per_episode:.1f} parts on average, of {times}"
+        why = "The template rewrites what it wrote before; that costs time and changes no result"
+        yield note("rows", message, NOTHING, why=why)
 
 
 def spans_by_author(episode: EpisodeRecord, template: ChatTemplate) -> list[Span]:
@@ -150,7 +157,9 @@ def ground_truth_findings(
         episodes = play_ground_truths(tasks, template, make_env)
     except (RolloutError, LookupError, ValueError, ImportError) as error:
         line = (str(error).splitlines() or [""])[0]
-        return [*found, unchecked("episodes", f"no ground truth could be played: {line}")], []
+        cure = "fctncalling lint FILE says what is wrong with tasks"
+        message = f"no right solution could be played: {line}"
+        return [*found, unchecked("episodes", message, cure)], []
     found += episode_findings(episodes, template, len(tasks), context)
     return found, sorted(
         episodes, key=lambda each: (-min(each.num_steps, 4), len(each.rows[-1].ids))

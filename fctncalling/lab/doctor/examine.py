@@ -20,7 +20,14 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.user_tools import UserTools
 from fctncalling.lab.doctor.episode_findings import Span, ground_truth_findings, spans_by_author
-from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked
+from fctncalling.lab.doctor.finding import (
+    NOTHING,
+    HealthCheck,
+    fault,
+    note,
+    sound,
+    unchecked,
+)
 from fctncalling.model_folder import missing_model_message
 
 _LOADING = (OSError, ValueError, RuntimeError, LookupError, ImportError, TypeError, AttributeError)
@@ -108,7 +115,7 @@ class _Examination:
             yield unchecked("tasks", _first_line(error))
             return
         if left_out:  # figures would be wrong by it
-            yield unchecked("tasks", f"left out: {left_out}")
+            yield unchecked("tasks", f"some conversations are left out: {left_out}")
         self.template = ChatTemplate(tokenizer, wanted.chat_template, listed_ends=listed)
         if not self.template.takes_tools and resolve_device("auto").type == "cpu":
             self.result.prompt_style = "compact"  # short prompts, where reading is slow
@@ -165,7 +172,8 @@ class _Examination:
                 model, self.template, self.tasks, self.context, self.make_env
             )
         except (RolloutError, *_LOADING) as error:
-            yield fault("engine", f"the rollout cannot sample from the model: {_first_line(error)}")
+            message = f"the model cannot write answers: {_first_line(error)}"
+            yield fault("engine", message, why="Training would fail in the same way")
             return
         yield engine_finding(model, episodes)
         yield retokenisation_finding(self.template, episodes)
@@ -227,13 +235,16 @@ def stop_finding(template: ChatTemplate, listed: Sequence[int]) -> HealthCheck:
     if missed:
         names = ", ".join(map(repr, missed))
         message = f"generation_config.json ends answers at {names}, an ordinary token of texts"
-        cure = f"Is it another tokenizer's id? Rollouts stop at {stops}: write those there"
-        return fault("stops", message, cure)
+        why = "A server would cut answers there; it may be another tokenizer's number"
+        cure = f"Write the numbers of {stops} into its eos_token_id: training stops there"
+        return fault("stops", message, cure, why=why)
     if unlisted := [id_ for id_ in template.ends.taught if id_ not in listed]:
         names = ", ".join(repr(template.spell([id_])) for id_ in unlisted)
-        message = f"rollouts stop at {stops}; generation_config.json lacks {names}"
-        return note("stops", message, "Servers may run on: a trained or exported model lists it")
-    return sound("stops", f"rollouts stop at {stops}, those of generation_config.json among them")
+        message = f"answers end at {stops} in training; generation_config.json lacks {names}"
+        why = "A server of this folder may write on behind the end"
+        cure = f"{NOTHING}: the folder of a trained or exported model lists it"
+        return note("stops", message, cure, why=why)
+    return sound("stops", f"answers end at {stops}, also by generation_config.json")
 
 
 def vocabulary_finding(template: ChatTemplate, num_embeddings: int) -> HealthCheck:
@@ -242,12 +253,15 @@ def vocabulary_finding(template: ChatTemplate, num_embeddings: int) -> HealthChe
     cure = "Use the tokenizer of the model, or resize its embeddings and train them"
     if template.end_of_turn_id >= num_embeddings:
         end = template.spell([template.end_of_turn_id])
-        message = f"{end!r} is token {template.end_of_turn_id}, the model reads {num_embeddings}"
-        return fault("vocabulary", f"the end of turn {message}", cure)
+        message = f"{end!r}, the end of an answer, is token number {template.end_of_turn_id}"
+        message += f", the model knows {num_embeddings}"
+        return fault("vocabulary", message, cure, why="It can neither read nor write it")
     if largest >= num_embeddings:
-        message = f"the tokenizer has tokens up to {largest}, the model reads {num_embeddings}"
-        return fault("vocabulary", f"{message}: is it another model's?", cure)
-    return sound("vocabulary", f"{largest + 1} tokens, the model reads {num_embeddings}")
+        message = f"the tokenizer has tokens up to number {largest}"
+        message += f", the model knows {num_embeddings}"
+        why = "Texts with the others would end in an error; it may be another model's"
+        return fault("vocabulary", message, cure, why=why)
+    return sound("vocabulary", f"{largest + 1} tokens, all known to the model ({num_embeddings})")
 
 
 def weight_findings(model: Any, missing: Iterable[str]) -> Iterator[HealthCheck]:
@@ -257,14 +271,17 @@ def weight_findings(model: Any, missing: Iterable[str]) -> Iterator[HealthCheck]
     lost = sorted(missing)
     if lost:
         message = f"{len(lost)} weights are in no file and start at random: {', '.join(lost[:3])}"
-        yield fault("weights", message, "The folder is not complete, or of another architecture")
+        why = "Such a model answers at random"
+        cure = "The folder is not complete, or of another architecture: fetch it again"
+        yield fault("weights", message, cure, why=why)
     broken = [name for name, each in model.named_parameters() if not torch.isfinite(each).all()]
     if broken:
         message = f"{len(broken)} weights are not finite (NaN or infinite): {', '.join(broken[:3])}"
-        yield fault("weights", message, "Take an earlier checkpoint")
+        why = "Every answer would be made of them"
+        yield fault("weights", message, "Take an earlier checkpoint", why=why)
     if not lost and not broken:
         count = sum(each.numel() for each in model.parameters())
-        yield sound("weights", f"{count:,} weights, all from the files, all finite")
+        yield sound("weights", f"{count:,} weights, all from the files, none NaN or infinite")
 
 
 def memory_finding(model: Any) -> HealthCheck:
@@ -274,9 +291,9 @@ def memory_finding(model: Any) -> HealthCheck:
     rank = LORA_RANK * sum(sum(each.shape) for each in model.parameters() if each.dim() == 2)
     adamw, lora = weights + _ADAMW_BYTES * count, weights + (4 + _ADAMW_BYTES) * rank
     message = (
-        f"weights {_megabytes(weights)}; all trained by AdamW {_megabytes(adamw)}; LoRA of rank "
-        f"{LORA_RANK} about {_megabytes(lora)}; activations and KV cache come on top: "
-        "fctncalling train --plan with your flags counts them"
+        f"weights take {_megabytes(weights)}, to train all of them {_megabytes(adamw)}, to train a "
+        f"LoRA adapter of rank {LORA_RANK} about {_megabytes(lora)}; what is computed comes on "
+        "top: fctncalling train --plan with your flags counts it"
     )
     return sound("memory (--plan)", message, weights_bytes=weights, num_weights=count)
 
@@ -285,8 +302,8 @@ def precision_findings(model: Any) -> Iterator[HealthCheck]:
     """Yield a note if weights are stored in half precision."""
     names = {str(each.dtype).removeprefix("torch.") for each in model.parameters()}
     if names & {"float16"}:
-        message = "weights are float16, which overflows: train in bfloat16 or float32"
-        yield note("precision", message)
+        why = "Sums in float16 overflow; training computes in float32 or bfloat16"
+        yield note("precision", "the weights are stored as float16", NOTHING, why=why)
 
 
 def _megabytes(count: float) -> str:

@@ -8,19 +8,21 @@ from typing import Any
 
 SOUND, NOTE, FAULT, UNCHECKED = "sound", "note", "fault", "unchecked"
 IMPOSSIBLE, BROKEN, SUSPICIOUS = "impossible", "broken", "suspicious"  # of a task
+NOTHING = "Nothing to do"
 EXIT_CODES: dict[str, int] = dict.fromkeys((SOUND, NOTE, SUSPICIOUS), 0)
 EXIT_CODES |= {FAULT: 1, IMPOSSIBLE: 1, BROKEN: 1, UNCHECKED: 2}
 
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """Finding of a check: its outcome, and what to do about it."""
+    """Finding of a check: what it is, why it matters, and what to do about it."""
 
     check: str
     level: str  # a key of EXIT_CODES
     message: str
     cure: str = ""
     figures: Mapping[str, Any] = field(default_factory=dict)  # what was measured, for --json
+    why: str = ""  # it matters to whoever trains the model
 
     @property
     def is_fault(self) -> bool:
@@ -29,8 +31,8 @@ class HealthCheck:
 
     @property
     def line(self) -> str:
-        """The finding in one line, cure included."""
-        return f"{self.message}. {self.cure}" if self.cure else self.message
+        """The finding in one line, why it matters and cure included."""
+        return ". ".join(filter(None, (self.message, self.why, self.cure)))
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding as JSON, with its measured figures, if any."""
@@ -44,14 +46,16 @@ def sound(check: str, message: str, **figures: Any) -> HealthCheck:
     return HealthCheck(check, SOUND, message, figures=figures)
 
 
-def note(check: str, message: str, cure: str = "", **figures: Any) -> HealthCheck:
+def note(check: str, message: str, cure: str = "", *, why: str = "", **figures: Any) -> HealthCheck:
     """Return a finding that is worth knowing and harmless."""
-    return HealthCheck(check, NOTE, message, cure, figures)
+    return HealthCheck(check, NOTE, message, cure, figures, why)
 
 
-def fault(check: str, message: str, cure: str = "", **figures: Any) -> HealthCheck:
+def fault(
+    check: str, message: str, cure: str = "", *, why: str = "", **figures: Any
+) -> HealthCheck:
     """Return a finding that spoils training."""
-    return HealthCheck(check, FAULT, message, cure, figures)
+    return HealthCheck(check, FAULT, message, cure, figures, why)
 
 
 def unchecked(check: str, message: str, cure: str = "") -> HealthCheck:

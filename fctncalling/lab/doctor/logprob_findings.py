@@ -29,6 +29,7 @@ TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.1}
 """Mean difference of a log-probability, in nats, that rounding explains, by the weights' type."""
 NUM_EPISODES = 4
 MAX_NEW_TOKENS = 32
+BASE_CURE = "Check base_model_name_or_path in adapter_config.json"
 MAX_OFF = 1e-4
 """Change of a log-probability, in nats, that an adapter which is off may leave."""
 
@@ -78,14 +79,17 @@ def engine_finding(model: Any, episodes: Sequence[EpisodeRecord]) -> HealthCheck
                 turn += row.ends_action[at]
     differences = list(itertools.chain.from_iterable(by_turn.values()))
     if not differences:
-        return unchecked("engine", "the model sampled no token that could be compared")
+        return unchecked("engine", "the model wrote no token whose probability could be compared")
     mean, largest = sum(differences) / len(differences), max(differences)
     turns = {str(turn): max(each) for turn, each in by_turn.items()}
-    shown = ", ".join(f"turn {turn} {each:.1e}" for turn, each in list(turns.items())[:4])
-    message = f"log-probabilities against a plain forward: mean {mean:.1e}, largest {largest:.1e}"
+    shown = ", ".join(f"turn {int(turn) + 1} {each:.1e}" for turn, each in list(turns.items())[:4])
+    message = f"log-probabilities of its answers differ by {mean:.1e} between playing and learning"
+    message += f", by {largest:.1e} at most ({shown})"
     if not mean <= TOLERANCE.get(dtype, 0.1):  # NaN too
-        return fault("engine", f"{message} ({shown})", "Report it: sampling and training differ")
-    return sound("engine", f"{message} ({shown})", mean=mean, largest=largest, by_turn=turns)
+        why = "It would learn from other probabilities than it played by"
+        return fault("engine", message, "Please report it as a bug", why=why)
+    message += ": no more than rounding"
+    return sound("engine", message, mean=mean, largest=largest, by_turn=turns)
 
 
 def retokenisation_finding(
@@ -105,10 +109,12 @@ def retokenisation_finding(
                     split = f"{template.spell(ids[at : at + 3])!r}, which begins with {first!r}"
                     place = place or f"{split} when encoded"
     if not count:
-        return unchecked("re-tokenisation", "no action was sampled")
-    message = f"{count - changed} of {count} sampled actions encode to the same ids again"
+        return unchecked("re-tokenisation", "the model wrote no answer")
+    message = (
+        f"{count - changed} of {count} answers become the same tokens when they are read again"
+    )
     message += f"; one splits at {place}" if place else ""
-    kept = "; training keeps the sampled ids either way"
+    kept = "; training keeps the tokens as they were written either way"
     return sound("re-tokenisation", message + kept, rate=changed / count)
 
 
@@ -140,21 +146,24 @@ def adapter_effect_finding(
         adapted = _adapted(model, folder)
     except (ValueError, RuntimeError, OSError, KeyError, ImportError) as error:
         line = (str(error).splitlines() or [""])[0][:160]
-        return fault("adapter", f"{folder or 'a fresh one'} does not fit the model: {line}"), None
+        message = f"{folder or 'a fresh adapter'} does not fit the model: {line}"
+        cure = BASE_CURE if folder else "Train without --lora_r"
+        return fault("adapter", message, cure, why="It could not be trained or used"), None
     on = token_logprobs(adapted, ids)
     with adapted.disable_adapter():
         off = token_logprobs(adapted, ids)
-    name = str(folder) if folder else "a fresh one with random weights"
+    name = str(folder) if folder else "a fresh adapter (LoRA) with random weights"
     changed, kept = float((on - before).abs().max()), float((off - before).abs().max())
     if changed == 0.0:
-        reason = "it is untrained, or of another model's layers"
-        message = f"{name} changes no log-probability: {reason}"
-        cure = "Check base_model_name_or_path in adapter_config.json"
-        return fault("adapter", message, cure), adapted
+        message = f"{name} changes nothing that the model says"
+        why = "It is untrained, or made for the layers of another model"
+        return fault("adapter", message, BASE_CURE, why=why), adapted
     if kept > MAX_OFF:
-        message = f"{name}, switched off, leaves the base changed by {kept:.1e} nats"
-        return fault("adapter", message), adapted
-    effect = f"by up to {changed:.1e} nats when on, by none when off"
+        message = f"{name}, switched off, still changes log-probabilities by up to {kept:.1e}"
+        why = "Training compares with the model without it"
+        cure = "Make an adapter of LoRA alone, without biases or modules_to_save"
+        return fault("adapter", message, cure, why=why), adapted
+    effect = f"by up to {changed:.1e} when it is on, by nothing when it is off"
     message = f"{name} changes log-probabilities {effect}"
     return sound("adapter", message, largest=changed), adapted
 
@@ -234,19 +243,23 @@ def server_finding(
 def _compared(name: str, model: Any, adapter: Path | None, written: Written) -> HealthCheck:
     by_turn = _differences(model, written)
     mean = _mean(by_turn)
-    turns = ", ".join(f"turn {turn} {_mean({turn: each}):.1e}" for turn, each in by_turn.items())
-    compared = f"log-probabilities of {name} as served against a plain forward here"
-    message = f"{compared}: mean {mean:.1e} ({turns})"
+    turns = ", ".join(
+        f"turn {turn + 1} {_mean({turn: each}):.1e}" for turn, each in by_turn.items()
+    )
+    message = f"the server's log-probabilities of {name} differ from those computed here by"
+    message += f" {mean:.1e} on average ({turns})"
     with contextlib.nullcontext() if adapter is None else model.disable_adapter():
         of_base = _mean(_differences(model, written))
     if mean <= SERVER_TOLERANCE and (adapter is None or mean <= of_base):
         return sound("vLLM", message, mean=mean)
     if adapter is not None and of_base < mean:
-        nearer = f"mean {of_base:.1e} from it, {mean:.1e} from the adapter"
+        nearer = f"{of_base:.1e} from it, {mean:.1e} from the adapter"
         message = f"the server answers for {name} with the base model ({nearer})"
-        return fault("vLLM", message, "Serve with --enable-lora, and the folder that was trained")
-    cure = "Does it serve this model, in this precision, from this checkpoint?"
-    return fault("vLLM", message, cure)
+        cure = "Serve with --enable-lora, and the folder that was trained"
+        return fault("vLLM", message, cure, why="What was trained would not be used")
+    why = "Answers would come from another model than the one that learns"
+    cure = "Let it serve this very folder, in the same precision"
+    return fault("vLLM", message, cure, why=why)
 
 
 def _differences(model: Any, written: Written) -> dict[int, list[float]]:

@@ -21,7 +21,7 @@ from fctncalling.data.types import Call, FunctionDoc, Message
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.handler import THOUGHTS
 from fctncalling.envs.prompting.prompts import to_openai_tool
-from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound
+from fctncalling.lab.doctor.finding import NOTHING, HealthCheck, fault, note, sound
 
 ANSWER = "fctnprobe Answer 1"
 WIDTH = 24  # characters of a difference that are shown
@@ -131,28 +131,34 @@ def _begin_of_text(tokenizer: Any, template: ChatTemplate) -> HealthCheck:
     mark = repr(tokenizer.bos_token)
     own = bos is not None and list(tokenizer("a").input_ids[:1]) == [bos]
     if bos is not None and ids[:2] == [bos, bos]:
-        return fault("begin of text", f"prompts begin with {mark} twice", "Mend it")
+        why = "The model knows texts with one alone"
+        cure = f"{CURE} that writes bos_token once"
+        return fault("begin of text", f"prompts begin with {mark} twice", cure, why=why)
     if own and ids[:1] != [bos]:
         message = f"prompts begin without {mark}, which the tokenizer puts before texts"
-        return fault("begin of text", message, "Give --chat_template FILE that writes bos_token")
-    message = f"prompts begin with {mark}" if ids[:1] == [bos] else "none is wanted"
+        why = "The model knows no texts without it"
+        return fault("begin of text", message, f"{CURE} that writes bos_token", why=why)
+    message = f"prompts begin with {mark}" if ids[:1] == [bos] else "prompts need no mark there"
     return sound("begin of text", message)
 
 
 def _padding(tokenizer: Any, template: ChatTemplate) -> HealthCheck:
     pad, eos = tokenizer.pad_token_id, tokenizer.eos_token_id
     if pad is None:
-        message = "the tokenizer has no pad token: masks count positions, none is needed"
-        return note("padding", message)
+        message = "the tokenizer has no token for padding"
+        return note(
+            "padding", message, NOTHING, why="Training here needs none: padding is known by place"
+        )
     if pad in (eos, template.end_of_turn_id):
-        name = "eos" if pad == eos else "the end of turn"
-        reason = "masks count positions and not ids, so the end of turn is trained all the same"
-        return note("padding", f"pad equals {name} ({tokenizer.pad_token!r}): {reason}")
+        name = "eos" if pad == eos else "the end of an answer"
+        why = "Here that end is trained all the same: padding is known by its place"
+        message = f"the token for padding, {tokenizer.pad_token!r}, is {name}, too"
+        return note("padding", message, NOTHING, why=why)
     if eos != template.end_of_turn_id and eos is not None:
         end = template.spell([template.end_of_turn_id])
         message = f"answers end with {end!r}, the tokenizer's eos is {tokenizer.eos_token!r}"
-        return note("padding", f"{message}: both are stops")
-    return sound("padding", f"{tokenizer.pad_token!r}, apart from the end of turn")
+        return note("padding", message, NOTHING, why="Generation stops at both")
+    return sound("padding", f"{tokenizer.pad_token!r}, which ends no answer")
 
 
 def _lossless(template: ChatTemplate) -> HealthCheck:
@@ -160,8 +166,11 @@ def _lossless(template: ChatTemplate) -> HealthCheck:
         back = template.spell(template.encode(text))
         if back != text:
             message = f"the tokenizer does not give back what it read: {text!r} became {back!r}"
-            return fault("lossless", message, "Calls are read from decoded text: mend its decoder")
-    return sound("lossless", f"{len(SAMPLES)} of {len(SAMPLES)} texts come back as they were")
+            why = "Calls are read from decoded text, and would be others than the model wrote"
+            cure = "Take the model's own tokenizer, or mend its normalizer or decoder"
+            return fault("lossless", message, cure, why=why)
+    count = f"{len(SAMPLES)} of {len(SAMPLES)}"
+    return sound("lossless", f"{count} texts come back from the tokenizer as they were")
 
 
 def _untrusted(tokenizer: Any, template: ChatTemplate) -> HealthCheck:
@@ -173,9 +182,12 @@ def _untrusted(tokenizer: Any, template: ChatTemplate) -> HealthCheck:
     harmless = count("ab")
     alive = [text for text in special.values() if text.strip() and count(f"a{text}b") != harmless]
     if alive:
-        message = f"{len(alive)} special strings stay special in tool text: {', '.join(alive[:3])}"
-        return fault("untrusted text", message, "A tool could end the policy's turn")
-    return sound("untrusted text", f"{len(special)} special strings are broken in tool text")
+        message = f"{len(alive)} special tokens work within a tool's result: {', '.join(alive[:3])}"
+        why = "A tool could end the model's answer, or speak as the user"
+        cure = f"{CURE} that writes results as they are"
+        return fault("untrusted text", message, cure, why=why)
+    tokens = f"{len(special)} special tokens"
+    return sound("untrusted text", f"within a tool's result {tokens} are plain text to the model")
 
 
 BOUNDARIES: dict[str, tuple[str, list[Message]]] = {
@@ -196,7 +208,10 @@ BOUNDARIES: dict[str, tuple[str, list[Message]]] = {
 """Kind of boundary -> what the policy says, and the messages behind it."""
 
 WORDS = (ANSWER, "[f(a='x', b=\"y\", c={'d': 1}, e=a<b & c>d)]")
-CURE = "Give --chat_template FILE"
+FILE = "--chat_template FILE"
+CURE = f"Give {FILE}"
+INVALID = "Episodes that come to it are left out of training, and counted as invalid"
+RARE = f"{NOTHING} where your model and tasks seldom do"
 _CLOSING_MARK = re.compile(r"<[|/]?[\w:-]+\|?>|\[/?[A-Z_]{3,}\]")
 
 
@@ -226,7 +241,8 @@ def template_findings(
     except Exception as error:  # templates raise what Jinja does, and what they like
         changed = _changed_words(MessageRenderer(tokenizer, source))
         message = f"no conversation can be rendered ({_first_line(error)})"
-        return [fault("template", changed or message, f"{CURE} that can")]
+        why = "Training writes every prompt with the template"
+        return [fault("template", changed or message, f"{CURE} that can", why=why)]
     return chat_template_findings(template)
 
 
@@ -251,8 +267,9 @@ def chat_template_findings(template: ChatTemplate, handler: str = "auto") -> lis
             found += check(probe)
         except Exception as error:
             name = check.__name__.strip("_").replace("_", " ")
-            message = f"{name}: the template fails on it ({_first_line(error)})"
-            found.append(fault(name, message, f"{CURE} that renders it"))
+            message = f"{name}: the template ends in an error there ({_first_line(error)})"
+            why = "Episodes that come to it would fail"
+            found.append(fault(name, message, f"{CURE} that renders it", why=why))
     found += call_findings(template, handler)
     return [*found, *token_findings(template.tokenizer, template)]
 
@@ -264,24 +281,25 @@ def _generation_prompt(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     header = history.partition(ANSWER)[0]
     extra = header.removeprefix(prompt) if header.startswith(prompt) else ""
     if prompt == without and _heads_a_message(extra, prompt):
-        effect = "the policy would have to write the header of its own message"
-        message = f"add_generation_prompt changes nothing: {effect}"
-        yield fault("generation prompt", message, f"{CURE} that has one")
+        message = "the prompt opens no answer: add_generation_prompt changes nothing"
+        why = "The model would have to write that opening itself"
+        yield fault("generation prompt", message, f"{CURE} that opens it", why=why)
         return
     if extra and not extra.strip():
         message = f"the history puts {extra!r} before an answer, the prompt does not"
-        yield note("generation prompt", message)
+        why = "The model reads its earlier answers a little otherwise than it wrote them"
+        yield note("generation prompt", message, NOTHING, why=why)
         return
     if ANSWER not in history or header == prompt:
-        yield sound("generation prompt", "the same header in the prompt and in the history")
+        yield sound("generation prompt", "an answer opens in the prompt as it does in the history")
     elif prompt.startswith(header):
         opening = repr(prompt[len(header) :])
         message = f"the prompt opens the answer with {opening}, which the history lacks"
-        yield note("generation prompt", message, _cost(probe))
+        yield note("generation prompt", message, NOTHING, why=_cost(probe))
     else:
         difference = first_difference(prompt, header)
-        message = f"prompt and history head an answer differently: {difference}"
-        yield note("generation prompt", message, _cost(probe))
+        message = f"an answer opens otherwise in the prompt than in the history: {difference}"
+        yield note("generation prompt", message, NOTHING, why=_cost(probe))
 
 
 def _heads_a_message(text: str, prompt: str) -> bool:
@@ -292,11 +310,14 @@ def _heads_a_message(text: str, prompt: str) -> bool:
 
 def _words(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     if probe.template.renderer.shape.content_parts:
-        yield note("contents", "the template wants each as a list of parts: they are given so")
+        message = "the template takes each message's text as a list of parts"
+        yield note("contents", message, NOTHING, why="It is given so")
     if message := _changed_words(probe.template.renderer):
-        yield fault("assistant's words", message, f"{CURE} that renders them as they are")
+        why = "The model would read other words than it wrote"
+        cure = f"{CURE} that renders them as they are"
+        yield fault("assistant's words", message, cure, why=why)
         return
-    yield sound("assistant's words", "rendered as they were written")
+    yield sound("assistant's words", "earlier answers stand in the prompt as they were written")
 
 
 def _changed_words(renderer: MessageRenderer) -> str:
@@ -320,7 +341,7 @@ def _end_of_turn(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     end = template.spell([template.end_of_turn_id])
     if end in last or (end in between and not last.strip()):
         names = " or ".join(repr(template.spell([id_])) for id_ in template.ends.taught)
-        message = f"{names} ends an answer; it is sampled, trained, and a stop"
+        message = f"{names} ends an answer: it is learned, and generation stops there"
         yield sound("end of turn", message, id=template.end_of_turn_id)
         return
     mark = _CLOSING_MARK.search(last)
@@ -328,12 +349,13 @@ def _end_of_turn(probe: TemplateRenderer) -> Iterator[HealthCheck]:
         pieces = len(template.encode(mark[0]))
         lacking = f"which is no token of the tokenizer ({pieces} pieces)"
         message = f"the template closes an answer with {mark[0]!r}, {lacking}"
-        cure = "Is it another model's template? Add the token, or mend it"
-        yield fault("end of turn", message, cure)
+        why = "Generation cannot stop there; it may be another model's template"
+        cure = f"{CURE} of this model, or add the token to the tokenizer"
+        yield fault("end of turn", message, cure, why=why)
         return
-    stand_in = f"{end!r} stands in, and is trained as the end"
-    message = f"no token closes an answer in the template: {stand_in}"
-    yield note("end of turn", message, id=template.end_of_turn_id)
+    message = f"no token closes an answer in the template: training puts {end!r} there"
+    why = "Else the model would never learn to stop"
+    yield note("end of turn", message, NOTHING, why=why, id=template.end_of_turn_id)
 
 
 def _results(probe: TemplateRenderer) -> Iterator[HealthCheck]:
@@ -349,19 +371,25 @@ def _results(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     if lost:
         missing = f"the {', '.join(lost)} one is not rendered"
         message = f"of two results and a question behind them, {missing}"
-        yield fault("tool results", message, f"{CURE} that renders every message")
+        why = "The model would not read what it asked for"
+        yield fault("tool results", message, f"{CURE} that renders every message", why=why)
     elif not template.tool_role:
-        yield note("tool results", "the template has no tool role: results come as user messages")
+        message = "the template has no tool role"
+        yield note("tool results", message, NOTHING, why="Results come as messages of the user")
     else:
-        yield sound("tool results", "every result is rendered in its own role")
+        yield sound("tool results", "every result reaches the model, named as a tool's")
     if not template.system_role:
-        yield note("system message", "the template has no system role: it comes as a user message")
+        message = "the template has no system role"
+        yield note(
+            "system message", message, NOTHING, why="Instructions come as a message of the user"
+        )
 
 
 def _tools(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     template = probe.template
     if not template.takes_tools:
-        yield note("tools", "the template takes none: the system message describes them instead")
+        message = "the template has no place for tools"
+        yield note("tools", message, NOTHING, why="The system message describes them instead")
         return
     text = template.spell(template.render_prompt([user_message("q")], probe_tools()))
     parts = {
@@ -377,11 +405,13 @@ def _tools(probe: TemplateRenderer) -> Iterator[HealthCheck]:
         lost.append("types")
     message = f"the template shows tools without their {', '.join(lost)}"
     if "parameter names" in lost:
-        yield fault("tools", message, f"{CURE} that shows them, or one without tools")
+        why = "The model cannot know how to call them"
+        yield fault("tools", message, f"{CURE} that shows them, or one without tools", why=why)
     elif lost:
-        yield note("tools", message)
+        cure = f"Where your tools need them, give {FILE} that shows them"
+        yield note("tools", message, cure, why="The model has to guess these")
     else:
-        yield sound("tools", "names, types, nested parameters and descriptions are rendered")
+        yield sound("tools", "prompts show their names, types, nested parameters and descriptions")
 
 
 def _boundaries(probe: TemplateRenderer) -> Iterator[HealthCheck]:
@@ -402,9 +432,10 @@ def _boundaries(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     if refused:
         kind, refusal = next(iter(refused.items()))
         message = f"the template refuses {', '.join(refused)} ({refusal})"
-        yield note("boundaries", message, "Such an episode is invalid, and counted", kind=kind)
+        yield note("boundaries", message, RARE, why=INVALID, kind=kind)
     if not broken:
-        yield sound("append-only", f"at all {len(BOUNDARIES)} kinds of boundary")
+        message = "a conversation only grows: what was written before stays as it is"
+        yield sound("append-only", f"{message} ({len(BOUNDARIES)} cases tried)")
         return
     kinds = "everywhere" if len(broken) == len(BOUNDARIES) else f"at {', '.join(broken)}"
     grown, whole = next(iter(broken.values()))
@@ -414,7 +445,7 @@ def _boundaries(probe: TemplateRenderer) -> Iterator[HealthCheck]:
         message = "the tools move to the last user message"
     else:
         message = f"the history is rewritten {kinds}: {first_difference(grown, whole)}"
-    yield note("append-only", message, _cost(probe), broken=list(broken))
+    yield note("append-only", message, NOTHING, why=_cost(probe), broken=list(broken))
 
 
 def _moved(template: ChatTemplate) -> bool:
@@ -432,20 +463,22 @@ def _moved(template: ChatTemplate) -> bool:
 
 def _clock(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     if "strftime_now" in str(probe.template.source):
-        message = "the template writes today's date: prompts change from one day to the next"
-        yield note("clock", message, "A file with a fixed date makes runs repeatable")
+        message = "the template writes today's date"
+        why = "A run cannot be repeated exactly on another day"
+        yield note("clock", message, f"To repeat runs, give {FILE} with a fixed date", why=why)
 
 
 def _cost(probe: TemplateRenderer) -> str:
     if probe.template.append_only:
         return ""
-    return "Trained with one row a step, which reads the history again: more tokens, same objective"
+    return "Each step is trained apart, with its history read again: slower, with the same result"
 
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:240]}"
 
 
+FORM_WHY = "No call of the model would be understood, and none rewarded"
 FORM_CURE = (
     "Name the form that the model writes with --handler, or give --chat_template FILE that writes "
     "its calls in a known one"
@@ -462,9 +495,9 @@ def call_findings(template: ChatTemplate, handler: str = "auto") -> Iterator[Hea
     form = find_call_form(template)
     if form.is_unread or form.unread:
         yield (
-            fault("call form", form.line, FORM_CURE)
+            fault("call form", form.line, FORM_CURE, why=FORM_WHY)
             if handler == "auto"
-            else note("call form", form.line)
+            else note("call form", form.line, NOTHING, why=f"Calls are read by --handler {handler}")
         )
     else:
         yield sound("call form", form.line, handler=form.written)
@@ -474,12 +507,15 @@ def call_findings(template: ChatTemplate, handler: str = "auto") -> Iterator[Hea
     if refused:
         shown = " ".join(refused[0].split())[:80]
         message = f"the template refuses an earlier answer such as {shown!r}"
-        yield note("own texts", message, "Such an episode is invalid, and counted")
+        yield note("own texts", message, RARE, why=INVALID)
     else:
-        yield sound("own texts", "its own calls and thoughts are taken back in the history")
+        message = "the history can hold the model's own calls and thoughts"
+        yield sound("own texts", message)
     if form.text and (lost := _lost_words(template, form.text)):
-        message = f"what is {lost} before calls is left out of the prompts behind their results"
-        yield note("before calls", message, "Later steps are trained without it")
+        message = f"what is {lost} before a call leaves the prompt once its result is there"
+        yield note(
+            "before calls", message, NOTHING, why="Later steps are played and trained without it"
+        )
 
 
 def _schema_finding(template: ChatTemplate, form: TemplateForm) -> HealthCheck:
@@ -507,9 +543,11 @@ def _schema_finding(template: ChatTemplate, form: TemplateForm) -> HealthCheck:
                 f"the tokenizer's response schema reads {text.strip()[:80]!r} as {theirs}, "
                 f"{form.written} as {ours}"
             )
-            cure = "What a server reads by the schema is not what training reads"
-            return note("response schema", message, cure)
-    return sound("response schema", f"the tokenizer's own reads calls as {form.written} does")
+            why = "A server that goes by the schema sees other calls than training rewards"
+            cure = "Try calls on your server before you trust it"
+            return note("response schema", message, cure, why=why)
+    message = f"the tokenizer's own way to read calls agrees with ours ({form.written})"
+    return sound("response schema", message)
 
 
 def _shown(read: Callable[[], Iterable[Call]]) -> str:

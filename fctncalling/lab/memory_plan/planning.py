@@ -123,6 +123,13 @@ class MemoryPlan(NamedTuple):
         return self.num_processes * (self.libraries + self.peak_phase.num_bytes)
 
     @property
+    def checkpoint_bytes(self) -> int:
+        """Bytes of a checkpoint on disk: weights, or adapters, and the optimiser's moments."""
+        trained = BYTES_FP32 * self.sizes.num_trained
+        saved = trained if self.sizes.layer.lora_rank else self.sizes.policy_weight_bytes
+        return saved + ADAMW_MOMENTS * trained
+
+    @property
     def fits(self) -> bool:
         """Whether the memory suffices; True if its size is unknown."""
         return self.available is None or self.needed_bytes <= self.available
@@ -137,6 +144,7 @@ class MemoryPlan(NamedTuple):
             "peak_bytes": self.peak_phase.num_bytes,
             "peak_phase": self.peak_phase.name,
             "libraries_bytes": self.libraries,
+            "checkpoint_bytes": self.checkpoint_bytes,
             "num_processes": self.num_processes,
             "num_weights": self.sizes.num_weights,
             "num_trained": self.sizes.num_trained,

@@ -245,6 +245,8 @@ def plan_text(plan: MemoryPlan) -> str:
                 flags = f"  {term.set_by}" if term.set_by else ""
                 lines.append(f"  {term.name:22} {size_text(term.num_bytes):>9}{flags}")
     lines += [f"{'libraries':24} {size_text(plan.libraries):>9}", "", _verdict(plan)]
+    checkpoint = f"about {size_text(plan.checkpoint_bytes)} a checkpoint"
+    lines.append(f"Disk: {checkpoint}; the newest and the best stay (--keep_checkpoints).")
     if plan.largest_microbatch is not None:
         lines.append(f"Largest --max_microbatch_tokens that fits: {plan.largest_microbatch}.")
     if plan.remedies:

@@ -58,9 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = partial(add_flag, parser)
     runs = (
         "folder of a training run, or .jsonl[.gz] file; several, or a folder of runs, are "
-        "compared with the first (in a folder the oldest); the page is of the first (in a folder "
-        "the newest)"
+        "compared; the page is of the first (in a folder the newest)"
     )
+    baseline = "RUN that the others are compared with; default: the first, in a folder the oldest"
     dump = "RUN is that trainer's rollout dump, or a folder of them"
     worst = (
         "the N worst episodes: invalid, then of lowest return; default: "
@@ -68,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("run", Path, "RUN", runs, nargs="+")
     parser.add_argument("--format", choices=FORMATS, help=dump)
+    add("--baseline", Path, "RUN", baseline)
     add("--update", int, "N", "default: the last one with a token file")
     add("--worst", int, "N", worst)
     add("--output", Path, "FILE", "default: view.html in RUN, or beside it")
@@ -112,17 +113,33 @@ def _make(args: argparse.Namespace, output: Path) -> int:
         data["replay"] = shlex.join(["fctncalling", "replay", *files, *task_of.replay_flags()])
     if len(paths) > 1:
         runs = [loaded, *(_loaded(args, path) for path in paths[1:])]
-        compared = compared_runs(runs if len(args.run) > 1 else runs[::-1])  # else newest first
+        runs = runs if len(args.run) > 1 else runs[::-1]  # else newest first
+        compared = compared_runs(_baseline_first(runs, args.baseline))
         data |= {"compared": compared, "sentence": compared["sentence"]}
+    elif args.baseline is not None:
+        raise ViewError(f"--baseline {args.baseline}: there is one run alone: {paths[0]}")
     size = write_page(output, data)
     for note in filter(None, [*loaded.notes, task_of.refusal]):
         print(f"note: {note}", file=sys.stderr)
     if args.json:
         count = len(data["episodes"])
-        report = {"page": str(output), "episodes": count, "of": data["num_read"], "bytes": size}
+        report: dict[str, Any] = {
+            "page": str(output),
+            "episodes": count,
+            "of": data["num_read"],
+            "bytes": size,
+        }
+        if "compared" in data:
+            report["baseline"] = data["compared"]["titles"][0]
         print(json.dumps({**report, "sentence": data["sentence"]}), flush=True)
     else:
         print(data["sentence"])
+        if "compared" in data:
+            pairs = zip(data["compared"]["letters"], data["compared"]["titles"], strict=True)
+            print("\n".join(f"{letter}: {title}" for letter, title in pairs))
+            print(
+                f"{data['compared']['letters'][0]} is the baseline (--baseline RUN chooses another)"
+            )
         print(f"{output}: {data['shown']}, {math.ceil(size / 1000):,} kB")
         if (checkpoint := paths[0] / "checkpoints/last").is_dir():
             print(next_command("export", "--checkpoint", checkpoint, "--output", "my_model"))
@@ -130,6 +147,17 @@ def _make(args: argparse.Namespace, output: Path) -> int:
             print(next_command("why", paths[0], like=args))
         sys.stdout.flush()
     return judged.unread.report() if judged else 0
+
+
+def _baseline_first(runs: Sequence[LoadedRun], baseline: Path | None) -> list[LoadedRun]:
+    """Return the runs with the one of --baseline first; ViewError for none of them."""
+    if baseline is None:
+        return [*runs]
+    chosen = [run for run in runs if run.path.resolve() == baseline.resolve()]
+    if not chosen:
+        known = ", ".join(str(run.path) for run in runs)
+        raise ViewError(f"--baseline {baseline}: expected one of the runs {known}")
+    return [*chosen, *(run for run in runs if run is not chosen[0])]
 
 
 def _loaded(args: argparse.Namespace, path: Path, update: int | None = None) -> LoadedRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 from fctncalling.lab.viewer.run_files import LoadedRun, Record, is_number
@@ -12,6 +13,7 @@ MAX_ERRORS = 200
 ARROW = " \N{RIGHTWARDS ARROW} "
 _COUNTS = ("episodes", "invalid", "judged", "success", "judged_strictly", "strict", "return")
 _GREEDY = "eval/greedy_success_rate"
+_BASE_GREEDY = "base/greedy_success_rate"  # before a supervised stage
 Tally = dict[str, Record]
 """Category -> how many episodes, and what came of them."""
 
@@ -35,18 +37,17 @@ def count_outcome(tally: Tally, entry: Record) -> None:
 
 def headline(run: LoadedRun, tally: Tally) -> str:
     """Return the result of a run in one sentence: of held-out tasks, else of its episodes."""
-    first = "base" if run.evaluation.get("base") else "before"  # base: before a supervised stage
-    judged = [run.evaluation.get(name) for name in (first, "after")]
+    judged = [run.evaluation.get(name) for name in ("before", "after")]
+    if base := run.evaluation.get("base"):  # of a supervised stage, behind which "before" stands
+        by_stage = {each.get("stage"): each for each in (base, *judged) if isinstance(each, dict)}
+        judged = [*by_stage.values()]  # without updates before and after are one
     if all(solved := [_solved(each) for each in judged]):
         stages = [str(each.get("stage", "")) for each in judged if isinstance(each, dict)]
         named = f", {ARROW.join(stages)}" if all(stages) and len({*stages}) > 1 else ""
         return f"{ARROW.join(solved)} held-out tasks right{named}"
-    rates = [line[_GREEDY] for line in run.metrics if _is_share(line.get(_GREEDY))]
-    if rates:
-        ends = " \N{RIGHTWARDS ARROW} ".join(
-            f"{100 * rate:.1f} %" for rate in (rates[0], rates[-1])
-        )
-        return f"{ends} of held-out tasks right so far"
+    if rates := _rates_so_far(run.metrics):
+        shown = ARROW.join(f"{100 * rate:.1f} %" for rate in rates.values())
+        return f"{shown} of held-out tasks right so far, {ARROW.join(rates)}"
     return episodes_headline(tally)
 
 
@@ -61,6 +62,20 @@ def episodes_headline(tally: Tally) -> str:
     for name, count in errors.most_common(1):
         words += f"; most often {name} ({count})"
     return words + (f"; {total['invalid']} invalid" if total["invalid"] else "")
+
+
+def _rates_so_far(metrics: Iterable[Record]) -> dict[str, float]:
+    """Return greedy success on held-out tasks by model: base, supervised, the last update's."""
+    rates, last = dict[str, float](), dict[str, float]()
+    for line in metrics:
+        update = line.get("update")
+        if _is_share(rate := line.get(_BASE_GREEDY)):
+            rates["base"] = rate
+        elif _is_share(rate := line.get(_GREEDY)) and isinstance(update, int) and update > 0:
+            last = {f"update {update}": rate}
+        elif _is_share(rate):
+            rates["supervised" if "base" in rates else "base"] = rate
+    return rates | last
 
 
 def _solved(evaluated: Any) -> str:

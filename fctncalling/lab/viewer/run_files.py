@@ -338,13 +338,16 @@ def _chosen(
 
 
 def _evaluation_words(path: Path, files: list[tuple[str, int, Path]]) -> str:
-    """Return how an evaluation was played, such as "greedy, after"; "" for training episodes."""
+    """Return how an evaluation was played, such as "greedy, base model"; "" for training episodes.
+
+    Before the first update plays the base model, or behind its evaluation the supervised one.
+    """
     [(phase, number)] = [(phase, number) for phase, number, each in files if each == path]
     if phase == "train":
         return ""
-    evaluated = [number for phase, number, _ in files if phase != "train"]
-    ends = {max(evaluated): "after", min(evaluated): "before"}
-    return f"{phase}, {ends.get(number, f'update {number}')}"
+    is_base = number == _BASE or not any(number == _BASE for _, number, _ in files)
+    model = "base model" if is_base else "supervised model"
+    return f"{phase}, {f'after update {number}' if number > 0 else model}"
 
 
 def _tokens(folder: Path, episodes: Path, update: int, notes: list[str]) -> TokenFile | None:

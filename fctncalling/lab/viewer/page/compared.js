@@ -1,11 +1,11 @@
-// Several runs side by side; the first one is what the others are compared with.
+// Several runs side by side; the first one, the baseline, is what the others are compared with.
 function drawCompared() {
   const { titles, letters, files, tallies, changes, settings, metrics, curves } = page.data.compared;
   const trained = CURVES.slice(4, 7).filter((name) => metrics.some((each) => Number.isFinite(each[name])));
   return el("div", { class: "sheet" }, el("h2", {}, `${titles.length} runs`),
     el("section", { class: "card" }, table(["", "run", "episodes of", "success", "strictly", ...trained], titles.map((title, index) => {
       const all = Object.values(tallies[index]).reduce(addCounts, NO_COUNT);
-      return [letters[index], path(title), path(files[index]), rateCell(all, "success", NO_COUNT), rateCell(all, "strict", NO_COUNT), ...trained.map((name) => number(metrics[index][name]))];
+      return [letters[index], index ? path(title) : [path(title), " ", chip("baseline")], path(files[index]), rateCell(all, "success", NO_COUNT), rateCell(all, "strict", NO_COUNT), ...trained.map((name) => number(metrics[index][name]))];
     }))),
     changes.every((each) => each.is_same_set) ? null : el("p", { class: "soft" }, "The runs have different tasks: their rates are each of its own, gained and lost tasks those that both have."),
     comparedCurves(curves, letters), comparedCategories(tallies, letters), comparedTasks(changes, letters),
@@ -71,7 +71,7 @@ function comparedTasks(changes, letters) {
   const list = (words, count, names, answers, letter) => count ? el("details", {}, el("summary", {}, `${count} ${words}`),
     names.map((name, at) => bothAnswers(name, answers[at], [letters[0], letter])),
     names.length < count ? el("p", { class: "soft" }, `${count - names.length} more tasks are not on this page`) : null) : el("span", {}, `0 ${words}`);
-  return el("section", { class: "card", id: "compared-tasks" }, el("h2", {}, `Tasks against run ${letters[0]}`),
+  return el("section", { class: "card", id: "compared-tasks" }, el("h2", {}, `Tasks against run ${letters[0]}, the baseline`),
     table(["run", "tasks of both", ...words("it")], changes.map((each, index) => {
       const [gained, lost] = words(letters[index + 1]);
       return [letters[index + 1], String(each.both), list(gained, each.num_gained, each.gained, each.gained_answers, letters[index + 1]), list(lost, each.num_lost, each.lost, each.lost_answers, letters[index + 1])];

@@ -11,16 +11,22 @@ function drawUpdates() {
     el("select", { "aria-label": "Task", id: "task", onchange: (event) => go({ task: event.target.value }, true) },
       tasks.map((each) => el("option", { value: each, selected: each === task }, `${each} (${seen(each)})`)))),
   answers.length < 2 ? el("p", { class: "soft" }, "This task was recorded once. Tasks of the evaluation are played at every one of them.") : null,
-  answers.map((answer, index) => answerCard(answer, answers.slice(0, index).reverse().find((each) => each.phase === answer.phase))));
+  answers.map((answer, index) => answerCard(answer, modelAt(answer.update, answers), answers.slice(0, index).reverse().find((each) => each.phase === answer.phase))));
 }
 
 function seen(task) {
   return page.data.over_updates[task].length;
 }
 
-function answerCard(answer, before) {
+// Whose answers these are; behind a supervised stage the base model was evaluated apart.
+function modelAt(update, answers) {
+  if (update > 0) return `Update ${update}`;
+  return `${update < 0 || !answers.some((each) => each.update < 0) ? "Base" : "Supervised"} model, before all updates`;
+}
+
+function answerCard(answer, model, before) {
   return el("section", { class: "card", "data-update": answer.update },
-    el("div", { class: "head" }, el("h3", {}, answer.update < 0 ? "Before (base model)" : `Update ${answer.update}`), chip(answer.phase),
+    el("div", { class: "head" }, el("h3", {}, model), chip(answer.phase),
       chip(...outcomeOf({ ...answer, learned: null })),
       chip(`return ${number(answer.return)}`), answer.error_type ? chip(answer.error_type, "bad") : null, openLink(answer.id)),
     el("ol", { class: "calls" }, answer.texts.map((text, index) => el("li", {}, changed(before?.texts[index], text, Boolean(before))))));
