@@ -17,7 +17,6 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, Batch
-from fctncalling.algorithms.policy.progress_features import token_progress_features
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 
 Minibatch = list[list[int]]  # the rows of one optimiser step, by pass
@@ -109,8 +108,6 @@ class Passes(NamedTuple):
     config: TrainConfig  # its limits of a pass
     sharing: PrefixSharing | None = None  # where passes share prefixes; None: rows are padded
     joint_rows: Sequence[RowArrays] | None = None  # of the rows, for a central critic
-    progress: Tensor | None = None  # (N, F) before each token, where the critic reads it
-    final_progress: Tensor | None = None  # (E, F) behind each episode
 
     def minibatches(self, generator: torch.Generator) -> list[Minibatch]:
         """Return the minibatches of an epoch: rows shuffled, and split into passes.
@@ -156,13 +153,11 @@ class Passes(NamedTuple):
         joint = None
         if self.joint_rows is not None:
             joint = make_batch([self.joint_rows[row] for row in rows], indices.device, trim=True)
-        progress = None if self.progress is None else self.progress[indices]
         tree = None
         if self.sharing is not None:
             tree = self.sharing.build_tree(self.trained_token_ids(rows)).to(indices.device)
         role = self._role_of_row(rows[0])
-        batch = batch._replace(tree=tree, role=role, critic_rows=joint, progress=progress)
-        return batch, indices
+        return batch._replace(tree=tree, role=role, critic_rows=joint), indices
 
     def critic_batch(self, episodes: list[int]) -> tuple[Batch, Tensor]:
         """Return the batch that the critic reads at the end of episodes, and the columns to read.
@@ -179,9 +174,7 @@ class Passes(NamedTuple):
         tree = None
         if self.sharing is not None:
             tree = self.sharing.build_tree(row_token_ids(rows)).to(columns.device)
-        progress = None if self.final_progress is None else self.final_progress[episodes]
-        role = self._role(episodes[0])
-        return batch._replace(tree=tree, role=role, progress=progress), columns
+        return batch._replace(tree=tree, role=self._role(episodes[0])), columns
 
     def over_critic_rows(self, episodes: Sequence[int]) -> list[list[int]]:
         """Return the passes over the rows that the critic reads at the end of episodes."""
@@ -268,14 +261,8 @@ class Passes(NamedTuple):
 
 
 def make_passes(experience: Experience, policy: ActorCritic, config: TrainConfig) -> Passes:
-    """Make the planner of an experience's passes, with critic features and shared prefixes."""
+    """Make the planner of an experience's passes, which share prefixes where that is cheaper."""
     passes = Passes(experience, config, joint_rows=_joint_rows(experience.episodes))
-    if config.critic_sees == "progress":
-        tokens = experience.tokens
-        features = token_progress_features(
-            experience.episodes, tokens.action, tokens.rewards.device
-        )
-        passes = passes._replace(progress=features[0], final_progress=features[1])
     if not config.share_prefixes or passes.joint_rows is not None:
         return passes
     return passes.share_prefixes(policy.prefix_sharing)

@@ -1,17 +1,19 @@
 """Values of an update's states: their sources, and the lambda of credit past them.
 
-With --lam auto the critic's values enter by what they know. That is measured by turn on each
-update's new episodes, before they are learned from, as sums that decay, and holds for the updates
-after it:
+With --lam auto a value is the baseline, plus what a regression knows beyond it, by its weight. All
+of it is measured on each update's new episodes, before they are learned from, as sums that decay,
+and holds for the updates after it:
 
 - baseline: the mean discounted return of the group's other episodes, else of the batch's, less what
   this episode has earned so far. An episode's own actions to come have no part in it.
-- weight: the slope of the regression of the reward to go on the critic's value, both less their
-  means over the same turn of the others, within [0, 1]. It is 0 where the critic knows nothing that
-  these means do not: TPPO is then REINFORCE with the baseline.
-- lambda: the share of the squared error of the episode's first value that values further on leave.
-  A critic that explains which tasks succeed, but no moment within them, has lambda 1; credit looks
-  some 1 / (1 - lambda) actions ahead.
+- regression: ridge regression of the reward to go, less the baseline, on the critic's value and,
+  where the task's truth is known, on the progress along it, all less the others' mean at the start.
+  It is solved at once, so it knows after one update what a value head learns in many.
+- weight, by turn: the slope of the regression of that reward on the prediction, within [0, 1]. It
+  is 0 where nothing is known: TPPO is then REINFORCE with the baseline.
+- lambda, by turn: the share of the squared error of the episode's first value that values further
+  on leave. A critic that explains which tasks succeed, but no moment within them, has lambda 1;
+  credit looks some 1 / (1 - lambda) actions ahead.
 """
 
 from __future__ import annotations
@@ -25,8 +27,14 @@ from torch import Tensor
 from fctncalling.algorithms.algorithm import returns_to_go
 from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.progress_features import (
+    NUM_PROGRESS_FEATURES,
+    token_progress_features,
+)
 
 DECAY = 0.8  # of earlier updates' sums, an update
+RIDGE = 1.0  # in actions whose feature is 1: with few of them nothing is said
+NUM_FEATURES = 1 + NUM_PROGRESS_FEATURES
 UNKNOWN = [0.0] * 4
 
 
@@ -66,14 +74,16 @@ class ValueSource:
 
 
 class WeightedValues(ValueSource):
-    """Source of values weighted by the critic's measured knowledge, see the module."""
+    """Source of values weighted by what is known beyond the baseline, see the module."""
 
     def __init__(self) -> None:
-        # turn, from 1 -> decayed sums, see `_terms`
+        # turn, from 1 -> decayed sums, see `_slope_terms` and `_error_terms`
         self._sums: dict[int, list[float]] = {}
+        # (F, F + 1) decayed products of the features with each other, and with the outcome
+        self._moments = torch.zeros(NUM_FEATURES, NUM_FEATURES + 1, dtype=torch.float64)
 
     def weight(self, turn: int) -> float:
-        """Return the weight of the critic's values in a turn."""
+        """Return the weight of the predictions in a turn."""
         return _share(*self._sums.get(turn, UNKNOWN)[:2], otherwise=0.0)
 
     def lam(self, turn: int) -> float:
@@ -81,58 +91,76 @@ class WeightedValues(ValueSource):
         return _share(*self._sums.get(turn, UNKNOWN)[2:], otherwise=1.0)
 
     def values(self, experience: Experience, of_critic: Values, config: TrainConfig) -> Values:
-        """Return weighted values: the baseline plus weight times the critic's difference from it.
+        """Return weighted values: the baseline plus weight times the prediction beyond it.
 
-        Behind a cut episode the critic's part stands alone: the baseline knows no such end.
+        Behind a cut episode, weight times all of that: the baseline knows no such end.
         """
-        turns = experience.tokens.turn
-        weights = _by_turn(self.weight, turns)
+        turns, rewards = experience.tokens.turn, experience.tokens.rewards
         baseline = expected_rewards_to_go(experience, config.resolved_gamma)
-        beyond = of_critic.at_tokens - peer_means_of(experience, of_critic.at_tokens)[1]
+        features, ends = _state_features(experience, of_critic, config)
+        slopes = _slopes(self._moments.to(rewards.device))
+        weights, last = _by_turn(self.weight, turns), experience.num_acted.cumsum(0) - 1
+        behind = baseline[last] - rewards[last] + (ends @ slopes).to(rewards.dtype)
         lam = _by_turn(self.lam, turns.roll(-1))  # a state's lambda stands at the token before it
         return Values(
-            at_tokens=baseline + weights * beyond,
-            bootstrap=weights[experience.num_acted.cumsum(0) - 1] * of_critic.bootstrap,
+            at_tokens=baseline + weights * (features @ slopes).to(rewards.dtype),
+            bootstrap=torch.where(_is_cut(experience, config), weights[last] * behind, 0.0),
             lam=lam,
         )
 
     def learn(
         self, experience: Experience, of_critic: Tensor, config: TrainConfig
     ) -> dict[str, float]:
-        """Measure the critic's error on ended episodes; return weights and lambdas as metrics."""
-        turns = experience.tokens.turn
-        terms = self._terms(experience, of_critic, config.resolved_gamma)
-        metrics = self._metrics(turns)
-        for turn in {*turns.tolist(), *self._sums}:
-            new, old = terms[:, turns == turn].sum(1).tolist(), self._sums.get(turn, UNKNOWN)
-            self._sums[turn] = [DECAY * a + b for a, b in zip(old, new, strict=True)]
+        """Measure predictions of the ended episodes, then learn from these; return metrics.
+
+        Each half of the groups is predicted by what is known from the other half and before.
+        """
+        tokens, gamma = experience.tokens, config.resolved_gamma
+        nothing = tokens.rewards.new_zeros(len(experience.episodes))
+        features, _ = _state_features(experience, Values(of_critic, nothing), config)
+        outcome = rewards_to_go(experience, gamma) - expected_rewards_to_go(experience, gamma)
+        ended = torch.tensor([each.terminated for each in experience.episodes])
+        ended = ended.to(features.device)[tokens.episode]
+        metrics = self._metrics(tokens.turn)
+        metrics["critic/knows_progress"] = float(bool(features[:, 1:].any()))
+        before, predicted = self._moments.to(features.device), torch.zeros_like(outcome)
+        half = experience.groups[tokens.episode] % 2
+        counted = ended & _begins(tokens.action)
+        parts = [
+            _moments(features[part], outcome[part])
+            for part in (counted & (half == 1), counted & (half == 0))
+        ]
+        for number, other in enumerate(parts):
+            known = _slopes(DECAY * before + other)
+            predicted = torch.where(half == number, features @ known, predicted)
+        self._moments = DECAY * before + sum(parts)
+        self._sums = {turn: [DECAY * it for it in sums] for turn, sums in self._sums.items()}
+        for place, terms in ((0, self._slope_terms), (2, self._error_terms)):
+            self._add(place, ended * terms(experience, predicted, outcome), tokens.turn)
         return metrics
 
-    def _terms(self, experience: Experience, of_critic: Tensor, gamma: float) -> Tensor:
-        """Return each token's addends to the sums, (4, N) float64; 0 for cut episodes.
+    def _add(self, place: int, terms: Tensor, turns: Tensor) -> None:
+        """Add two terms of each token, (2, N), to the sums of its turn, from a place on."""
+        for turn in set(turns.tolist()):
+            sums = self._sums.setdefault(turn, [*UNKNOWN])
+            for number, added in enumerate(terms[:, turns == turn].sum(1).tolist(), place):
+                sums[number] += added
 
-        Product and square of the regression of the return on the critic's value, both less the
-        means; where an action begins behind the first, the squared errors of the weighed value
-        there, and of the episode's first.
+    def _slope_terms(self, experience: Experience, predicted: Tensor, outcome: Tensor) -> Tensor:
+        """Return product and square of the regression of the outcome on the prediction, (2, N)."""
+        return torch.stack([predicted * outcome, predicted.square()])
+
+    def _error_terms(self, experience: Experience, predicted: Tensor, outcome: Tensor) -> Tensor:
+        """Return the squared errors of the weighted prediction and of the first, (2, N).
+
+        Where an action begins behind the first.
         """
-        tokens, turns = experience.tokens, experience.tokens.turn
-        value = (of_critic - peer_means_of(experience, of_critic)[1]).double()
-        outcome = rewards_to_go(experience, gamma) - peer_means(experience, gamma)[1].double()
-        weighted = _by_turn(self.weight, turns) * value
-        counts = experience.num_acted
-        starts = weighted[counts.cumsum(0) - counts][tokens.episode]  # of the episode's first token
-        ended = torch.tensor([each.terminated for each in experience.episodes])
-        measured = ended.to(value.device)[tokens.episode]
-        behind = measured & (tokens.action.diff(prepend=tokens.action[:1]) > 0)
-        behind &= tokens.episode.diff(prepend=tokens.episode[:1]) == 0
-        return torch.stack(
-            [
-                measured * value * outcome,
-                measured * value.square(),
-                behind * (outcome - weighted).square(),
-                behind * (outcome - starts).square(),
-            ]
-        )
+        tokens, counts = experience.tokens, experience.num_acted
+        weighted = _by_turn(self.weight, tokens.turn) * predicted
+        at_start = weighted[counts.cumsum(0) - counts][tokens.episode]
+        behind = _begins(tokens.action) & ~_begins(tokens.episode)
+        errors = torch.stack([outcome - weighted, outcome - at_start])
+        return behind * errors.square()
 
     def _metrics(self, turns: Tensor) -> dict[str, float]:
         found, metrics = sorted(set(turns.tolist())), dict[str, float]()
@@ -145,58 +173,94 @@ class WeightedValues(ValueSource):
         return metrics
 
     def state(self) -> dict[str, Any]:
-        """Return the decayed sums by turn."""
-        return {"sums": {turn: list(sums) for turn, sums in self._sums.items()}}
+        """Return the decayed sums."""
+        return {
+            "sums": {turn: list(sums) for turn, sums in self._sums.items()},
+            "moments": self._moments.tolist(),
+        }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load the decayed sums by turn."""
+        """Load the decayed sums; of an earlier version, those of the turns alone."""
         self._sums = {int(turn): [*map(float, sums)] for turn, sums in state["sums"].items()}
+        if "moments" in state:
+            moments = torch.tensor(state["moments"], dtype=torch.float64)
+            self._moments = moments.reshape(NUM_FEATURES, NUM_FEATURES + 1)
 
 
-def peer_means(experience: Experience, gamma: float) -> tuple[Tensor, Tensor]:
-    """Return the others' mean reward to go from each token's turn on, see `peer_means_of`."""
-    return peer_means_of(experience, rewards_to_go(experience, gamma))
+def _state_features(
+    experience: Experience, of_critic: Values, config: TrainConfig
+) -> tuple[Tensor, Tensor]:
+    """Return what predicts a state's reward to go, at each token (N, F) and each end (E, F).
+
+    The critic's value, and progress, 0 where it is not to be read or not known; each less the
+    others' mean at their start, so that a group's own task tells nothing.
+    """
+    tokens, episodes = experience.tokens, experience.episodes
+    progress = (
+        torch.zeros(len(tokens.action), NUM_PROGRESS_FEATURES, device=tokens.action.device),
+        torch.zeros(len(episodes), NUM_PROGRESS_FEATURES, device=tokens.action.device),
+    )
+    if config.critic_sees == "progress":  # None where no truth is known
+        progress = token_progress_features(episodes, tokens.action) or progress
+    before, behind = (
+        torch.cat([value[:, None].double(), known.double()], dim=1)
+        for value, known in zip(of_critic[:2], progress, strict=True)
+    )
+    counts = experience.num_acted
+    expected = others_mean(experience, before[counts.cumsum(0) - counts])
+    return before - expected[tokens.episode], behind - expected
+
+
+def _moments(features: Tensor, outcome: Tensor) -> Tensor:
+    """Return the products of features (n, F) with each other and the outcome (n,), (F, F + 1)."""
+    return features.T @ torch.cat([features, outcome[:, None]], dim=1)
+
+
+def _slopes(moments: Tensor) -> Tensor:
+    """Return the slopes of the ridge regression of the outcome on the features, (F,)."""
+    ridge = RIDGE * torch.eye(NUM_FEATURES, dtype=moments.dtype, device=moments.device)
+    return torch.linalg.solve(moments[:, :-1] + ridge, moments[:, -1])
 
 
 def expected_rewards_to_go(experience: Experience, gamma: float) -> Tensor:
     """Return the others' mean return, less what the episode has earned before each token, (N,)."""
-    tokens = experience.tokens
-    as_one_turn = tokens._replace(turn=torch.zeros_like(tokens.turn))
-    mean_return = peer_means(experience._replace(tokens=as_one_turn), gamma)[1]
-    to_go, counts = rewards_to_go(experience, 1.0), experience.num_acted
-    earned = to_go[counts.cumsum(0) - counts][tokens.episode] - to_go
-    return mean_return - earned.to(mean_return.dtype)
+    tokens, counts = experience.tokens, experience.num_acted
+    first = counts.cumsum(0) - counts
+    expected = others_mean(experience, rewards_to_go(experience, gamma)[first])
+    to_go = rewards_to_go(experience, 1.0)
+    return (expected[tokens.episode] - to_go[first][tokens.episode] + to_go).to(
+        tokens.rewards.dtype
+    )
 
 
-def peer_means_of(experience: Experience, quantity: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the others' means of a quantity (N,) in each token's turn, twice (N,).
+def others_mean(experience: Experience, quantity: Tensor) -> Tensor:
+    """Return the mean of the other episodes' quantity, (E, ...) like it.
 
-    Of the batch's other episodes, and of the group's, each at its first token in that turn; where
-    none of the group came to it, the batch's; 0 where nobody did.
+    Of the group's others; where there are none, of the batch's; 0 for an episode alone.
     """
-    tokens, turns = experience.tokens, experience.tokens.turn
-    most = int(turns.max()) + 1
-    keys, visit = torch.unique(tokens.episode * most + turns, return_inverse=True)
-    first = torch.full_like(keys, len(visit))
-    first.scatter_reduce_(0, visit, torch.arange(len(visit), device=visit.device), "amin")
-    own, turn = quantity.double()[first], turns[first]
-    found = [torch.zeros_like(own)]
-    for peers in (turn, experience.groups[tokens.episode[first]] * most + turn):
-        of_peers = torch.unique(peers, return_inverse=True)[1]
-        sums, counts = (
-            torch.zeros_like(own).index_add_(0, of_peers, each)[of_peers]
-            for each in (own, torch.ones_like(own))
-        )
-        others = (sums - own) / (counts - 1.0).clamp(min=1.0)
-        found.append(torch.where(counts > 1, others, found[-1]))
-    of_batch, of_group = (each[visit].to(tokens.rewards.dtype) for each in found[1:])
-    return of_batch, of_group
+    mean = torch.zeros_like(quantity)
+    for peers in (torch.zeros_like(experience.groups), experience.groups):
+        counts = torch.bincount(peers)[peers].reshape(-1, *[1] * (quantity.dim() - 1))
+        sums = torch.zeros_like(quantity).index_add_(0, peers, quantity)[peers]
+        mean = torch.where(counts > 1, (sums - quantity) / (counts - 1).clamp(min=1), mean)
+    return mean
 
 
 def rewards_to_go(experience: Experience, gamma: float) -> Tensor:
     """Return the reward to go of each token, (N,) fp64, without a bootstrap value."""
     lines = experience.trajectories(torch.zeros_like(experience.tokens.rewards))
     return returns_to_go(lines, gamma)[lines.acted]
+
+
+def _is_cut(experience: Experience, config: TrainConfig) -> Tensor:
+    """Return whether a value stands behind the end of each episode, (E,) bool."""
+    cut = [config.truncation_bootstrap and not each.terminated for each in experience.episodes]
+    return torch.tensor(cut, device=experience.tokens.rewards.device)
+
+
+def _begins(span: Tensor) -> Tensor:
+    """Return whether a token is the first of its span, (N,) bool; `span` numbers neighbours."""
+    return span.diff(prepend=span[:1] - 1) != 0
 
 
 def _share(part: float, whole: float, *, otherwise: float) -> float:

@@ -168,10 +168,10 @@ class LearningSettings(Settings):
     """Critic of a team's roles: one value head for all (shared), or one for each (per_role),
     which value a role's tokens by what that role sees; central: by what all roles know and have
     read and said so far."""
-    critic_sees: Literal["episode", "progress", "truth"] = "episode"
-    """What the critic reads: the episode as the policy does; beside it, how far it is along the
-    task's truth (the environment's attribute ground_truth, else info's at the end); or a row of
-    its own with the truth in front. The policy never sees the truth."""
+    critic_sees: Literal["progress", "episode", "truth"] = "progress"
+    """What values know beside the policy's own text: how far the episode is along the task's truth,
+    where that is known (the environment's attribute ground_truth, else info's at the end); nothing
+    more; or, in the critic, a row of its own with the truth in front. The policy never sees it."""
     critic_warmup_episodes: Annotated[int, Setting("[0, inf)")] = 0
     """Episodes of as many distinct tasks, as far as there are so many, that the start policy
     plays before the first update; the value head is fitted to their returns until it grows

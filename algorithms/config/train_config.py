@@ -214,7 +214,6 @@ class TrainConfig(LearningSettings, RunningSettings):
             "critic_head": self.critic_head,
             "critic_hidden": self.critic_hidden,
             "critic_layers": self.critic_layers,
-            "critic_sees_progress": self.critic_sees == "progress",
             "bin_centres": [low + width * bin_ / (number - 1) for bin_ in range(number)],
         }
 

@@ -29,7 +29,6 @@ from fctncalling.algorithms.policy.gradient_checkpointing import (
 from fctncalling.algorithms.policy.lora import CRITIC, Adapters
 from fctncalling.algorithms.policy.precision import refuse_half_precision
 from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
-from fctncalling.algorithms.policy.progress_features import NUM_PROGRESS_FEATURES
 from fctncalling.algorithms.policy.shared_prefixes import (
     PrefixSharing,
     PrefixTree,
@@ -63,7 +62,6 @@ class Batch(NamedTuple):
     # rows that a central critic reads in place of these: the same acted tokens in the same order,
     # with more in front of each, what the whole team had read and said by then
     critic_rows: Batch | None = None
-    progress: Tensor | None = None  # (N, F) what the critic reads beside the hidden states
 
     def acted_positions(self) -> tuple[Tensor, Tensor]:
         """Return rows and columns of the acted tokens, (N,); ValueError if one is first."""
@@ -176,8 +174,7 @@ class ActorCritic(nn.Module):
     `model` is any transformers causal language model (anything with `get_decoder()`,
     `get_output_embeddings()` and `config`). With critic_detach the value loss trains the head alone
     and leaves the language model untouched. critic_layers: so many last layers' states the value
-    head reads. critic_sees_progress: it reads progress features beside them. critic_roles: roles of
-    a team that get a value head each; none: one for all.
+    head reads. critic_roles: roles of a team that get a value head each; none: one for all.
     """
 
     def __init__(
@@ -187,16 +184,14 @@ class ActorCritic(nn.Module):
         critic_head: str = "mlp",
         critic_hidden: int = 128,
         critic_layers: int = 1,
-        critic_sees_progress: bool = False,
         bin_centres: Sequence[float] = (),
         critic_detach: bool = False,
         critic_roles: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.model = model
-        self.num_progress_features = NUM_PROGRESS_FEATURES if critic_sees_progress else 0
         self.value_head = make_value_head(
-            critic_layers * model.config.hidden_size + self.num_progress_features,
+            critic_layers * model.config.hidden_size,
             critic_roles,
             kind=critic_head,
             width=critic_hidden,
@@ -240,8 +235,6 @@ class ActorCritic(nn.Module):
             )
         if self._critic_has_own_backbone:
             hidden = self.critic_states(batch, gradient_checkpointing=gradient_checkpointing)
-        else:
-            hidden = self._with_progress(hidden, batch.progress)
         scores = self._value_scores(hidden, batch.role)
         values = self.value_head.head_of_role(batch.role).values(scores)
         return TokenOutputs(logprobs, entropies, values, scores)
@@ -251,18 +244,16 @@ class ActorCritic(nn.Module):
         read = batch if batch.critic_rows is None else batch.critic_rows
         rows, columns = read.acted_positions()
         run = self._layer_runner(CRITIC, recompute=gradient_checkpointing)
-        states = self._critic_states(read, batch.role, rows, columns - 1, run)
-        return self._with_progress(states, batch.progress)
+        return self._critic_states(read, batch.role, rows, columns - 1, run)
 
     def values_at(self, batch: Batch, columns: Tensor) -> Tensor:
         """Return the values after the last tokens of cut episodes, (B,).
 
-        columns: (B,), of each row's last token before the value; `batch.progress` is (B, F), and
-        `acted` is not read.
+        columns: (B,), of each row's last token before the value; `acted` is not read.
         """
         rows = torch.arange(len(columns), device=columns.device)
         states = self._critic_states(batch, batch.role, rows, columns)
-        scores = self._value_scores(self._with_progress(states, batch.progress), batch.role)
+        scores = self._value_scores(states, batch.role)
         return self.value_head.head_of_role(batch.role).values(scores)
 
     def set_reference(self, model: Any) -> None:
@@ -395,14 +386,6 @@ class ActorCritic(nn.Module):
         with self._use(CRITIC if has_adapter else self._actor(role)):
             decoder = self.model.get_decoder()
             return decoder_states_at(self.model, decoder, batch, rows, columns, run, layers)
-
-    def _with_progress(self, hidden: Tensor, progress: Tensor | None) -> Tensor:
-        """Append progress features to hidden states; zeros if the batch has none."""
-        if not self.num_progress_features:
-            return hidden
-        if progress is None:  # a pass whose values nobody reads
-            progress = hidden.new_zeros(len(hidden), self.num_progress_features)
-        return torch.cat([hidden, progress.to(hidden.dtype)], dim=-1)
 
     def _actor(self, role: str) -> str | None:
         """Return the name of the adapter that acts for a role; None without adapters."""

@@ -110,8 +110,8 @@ class ValueHead(nn.Module):
         if found != expected:
             raise ValueError(
                 f"{path}: the saved value head has {found}, this run's has {expected}. Give the "
-                "--critic_head, critic_hidden, --critic_layers, --critic_sees and --value_bins "
-                "it was trained with, or remove the file to start a fresh head."
+                "--critic_head, critic_hidden, --critic_layers and --value_bins it was trained "
+                "with, or remove the file to start a fresh head."
             )
         self.load_state_dict(saved)
 

@@ -110,6 +110,7 @@ RULES = (
         lambda c: c.permute_advantages,
         "--permute_advantages false: the control has no bonus, and detaches the critic",
     ),
+    Noted("critic_sees", lambda c: c.critic_sees == "progress" and c.lam is not None, "--lam auto"),
     Refused("kl_mode", lambda c: not c.kl_coef, "--kl_coef above 0"),
     Refused("lora_alpha lora_targets", lambda c: not c.lora_r, "--lora_r above 0"),
     Refused(

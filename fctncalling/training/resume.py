@@ -31,7 +31,7 @@ FIXED_SETTINGS = tuple(
 # Settings that may differ without a note.
 FREE_SETTINGS = ("resume", "num_updates", "experiment_name", "results_dir", "keep_checkpoints")
 # Settings whose default is another one than in 0.3: a run goes on with its own.
-CHANGED_DEFAULTS = ("group_baseline", "lam")
+CHANGED_DEFAULTS = ("group_baseline", "lam", "critic_sees")
 
 
 def checkpoint_to_resume(

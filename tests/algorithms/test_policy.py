@@ -264,7 +264,7 @@ def test_a_value_head_of_another_shape_is_refused_by_its_flags(tmp_path: Path) -
     policy = tiny_policy(critic_head="mlp")
     nn.init.normal_(policy.value_head.out.weight)
     policy.save(tmp_path)
-    with pytest.raises(ValueError, match=r"--critic_head.* --critic_sees"):
+    with pytest.raises(ValueError, match=r"--critic_head.* --value_bins"):
         ActorCritic.load(tmp_path, critic_head="linear")
     with pytest.raises(ValueError, match='expected "linear" or "mlp"'):
         ValueHead(8, kind="deep")
@@ -276,7 +276,7 @@ def test_a_head_that_learned_nothing_makes_room_for_one_of_another_shape(tmp_pat
     policy.save(tmp_path)
     hidden = policy.value_head.state_dict()["hidden.weight"]
     assert torch.equal(ActorCritic.load(tmp_path).value_head.state_dict()["hidden.weight"], hidden)
-    for shape in ({"critic_sees_progress": True}, {"critic_head": "linear"}, {"critic_layers": 2}):
+    for shape in ({"critic_head": "linear"}, {"critic_layers": 2}):
         loaded = ActorCritic.load(tmp_path, **shape)
         assert not loaded(make_batch(rows_of_several_lengths())).values.any()
 

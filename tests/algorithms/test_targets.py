@@ -7,7 +7,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 from statistics import fmean
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from gymnasium.wrappers import TimeLimit
@@ -32,8 +34,9 @@ from fctncalling.algorithms.losses import Targets
 from fctncalling.algorithms.minibatches import Passes, make_batch, make_passes, microbatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import accumulate_gradients, find_algorithm
+from fctncalling.algorithms.progress_features import progress_features
 from fctncalling.algorithms.targets import compute_targets
-from fctncalling.algorithms.values import DECAY, WeightedValues
+from fctncalling.algorithms.values import DECAY, NUM_FEATURES, RIDGE, WeightedValues
 
 torch.set_num_threads(1)
 
@@ -161,13 +164,16 @@ USER, TOOL = [{"role": "user"}], [{"role": "tool"}]
 PLAIN_CONFIG = settings(gamma=0.9, entropy_coef=0.0, group_size=2, max_microbatch_tokens=64)
 
 
+Known = tuple[dict[int, list[float]], Any]  # sums by turn, moments of features and outcome
+
+
 class PlainToken:
     """An acted token with what the reference knows of it."""
 
-    def __init__(self, reward: float, critic: float, ends: bool, turn: int) -> None:
-        self.reward, self.critic, self.ends, self.turn = reward, critic, ends, turn
-        self.togo = self.mean = self.beyond = 0.0  # beyond: the critic, less the others' mean
-        self.baseline = 0.0  # mean of the others' returns, less what is earned
+    def __init__(self, reward: float, ends: bool, turn: int, features: Any) -> None:
+        self.reward, self.ends, self.turn = reward, ends, turn
+        self.features = features  # less the others' mean, once all are known
+        self.togo = self.baseline = 0.0
         self.value = self.lam = self.advantage = 0.0
 
 
@@ -182,84 +188,105 @@ def turns_of_tasks(seed: int) -> list[EpisodeRecord]:
         record.task_id, record.truncated = task, number == 3
         record.messages = [USER, *[USER if n % 2 else TOOL for n in range(len(lengths) - 1)]]
         record.invalid = number == 6
+        record.ground_truth = [["a()", "b()"], ["c()"]]
+        left = torch.randint(0, 4, (len(lengths) + 1,), generator=draw).tolist()
+        record.places = [(0, calls, calls % 2 == 0) for calls in left]
         found.append(record)
     return found
 
 
-def plain_tokens(records: list[EpisodeRecord], critic: list[float]) -> list[list[PlainToken]]:
-    values, turns, lines = iter(critic), iter(action_facts(records).turns), []
-    for record in records:
-        line = []
+def plain_tokens(
+    records: list[EpisodeRecord], critic: list[float], ends: list[float]
+) -> tuple[list[list[PlainToken]], list[Any]]:
+    """Return the tokens of each episode, and the features behind each."""
+    values, turns, lines, behind = iter(critic), iter(action_facts(records).turns), [], []
+    for record, end in zip(records, ends, strict=True):
+        line: list[PlainToken] = []
+        progress = iter(progress_features(record))
         for row in record.rows:
-            for acted, ends, reward in zip(row.acted, row.ends_action, row.rewards, strict=True):
+            for acted, ends_action, reward in zip(
+                row.acted, row.ends_action, row.rewards, strict=True
+            ):
                 if acted and (not line or line[-1].ends):
-                    turn = next(turns)
+                    turn, known = next(turns), next(progress)
                 if acted:
-                    line.append(PlainToken(reward, next(values), ends, turn))
+                    features = np.array([next(values), *known])
+                    line.append(PlainToken(reward, ends_action, turn, features))
+        behind.append(np.array([end, *next(progress)]))
         togo = 0.0
         for token in reversed(line):
             togo = token.togo = token.reward + (0.9 if token.ends else 1.0) * togo
         lines.append(line)
-    for record, line in zip(records, lines, strict=True):
+    firsts = [
+        (record, line[0].togo, line[0].features)
+        for record, line in zip(records, lines, strict=True)
+    ]
+    for number, (record, line) in enumerate(zip(records, lines, strict=True)):
+        others = [first for first in firsts if first[0] is not record]
+        peers = [first for first in others if first[0].task_id == record.task_id] or others
+        expected = fmean(togo for _, togo, _ in peers)
+        at_start = np.mean([features for *_, features in peers], axis=0)
+        behind[number] = behind[number] - at_start
         for token in line:
-            peers = [
-                (
-                    other.task_id == record.task_id,
-                    next((t.togo, t.critic) for t in others if t.turn == token.turn),
-                )
-                for other, others in zip(records, lines, strict=True)
-                if other is not record and any(t.turn == token.turn for t in others)
-            ]
-            own = [pair for is_own, pair in peers if is_own] or [pair for _, pair in peers]
-            token.mean, mean = map(fmean, zip(*own, strict=True)) if own else (0.0, 0.0)
-            token.beyond = token.critic - mean
-        others = [
-            (other.task_id == record.task_id, line[0].togo)
-            for other, line in zip(records, lines, strict=True)
-            if other is not record
-        ]
-        of_task = [togo for is_own, togo in others if is_own]
-        expected = fmean(of_task or [togo for _, togo in others])
-        for token in line:
+            token.features = token.features - at_start
             token.baseline = expected
             expected -= token.reward
-    return lines
+    return lines, behind
 
 
 def plain_advantages(
-    lines: list[list[PlainToken]], sums: dict[int, list[float]], ends: list[float]
+    records: list[EpisodeRecord], lines: list[list[PlainToken]], ends: list[Any], known: Known
 ) -> None:
-    """Set value, lambda and advantage of each token; ends: the critic's value behind a cut one."""
+    """Set value, lambda and advantage of each token; ends: the features behind the episodes."""
+    sums, slopes = known[0], plain_slopes(known[1])
     pairs = {t: zip(s[::2], s[1::2], strict=True) for t, s in sums.items()}
     shares = {t: [min(1.0, max(0.0, a / b)) for a, b in each] for t, each in pairs.items()}
-    for line, end in zip(lines, ends, strict=True):
+    for record, line, end in zip(records, lines, ends, strict=True):
         for token in line:
             weight, token.lam = shares.get(token.turn, [0.0, 1.0])
-            token.value = token.baseline + weight * token.beyond
-        later, trace, ahead = weight * end, 0.0, 0.0
+            token.value = token.baseline + weight * float(token.features @ slopes)
+        later = weight * (line[-1].baseline - line[-1].reward + float(end @ slopes))
+        later, trace, ahead = 0.0 if record.terminated else later, 0.0, 0.0
         for token in reversed(line):
             gamma, decay = (0.9, trace) if token.ends else (1.0, 1.0)
             ahead = token.reward + gamma * later - token.value + gamma * decay * ahead
             token.advantage, later, trace = ahead, token.value, token.lam
 
 
-def plain_learn(
-    lines: list[list[PlainToken]], records: list[EpisodeRecord], sums: dict[int, list[float]]
-) -> dict[int, list[float]]:
+def plain_slopes(moments: Any) -> Any:
+    return np.linalg.solve(moments[:, :-1] + RIDGE * np.eye(len(moments)), moments[:, -1])
+
+
+def plain_learn(records: list[EpisodeRecord], lines: list[list[PlainToken]], known: Known) -> Known:
+    sums, moments = known
     turns = {token.turn for line in lines for token in line} | sums.keys()
-    found = {turn: [DECAY * each for each in sums.get(turn, [0.0] * 4)] for turn in turns}
-    for line, record in zip(lines, records, strict=True):
+    sums = {turn: [DECAY * each for each in sums.get(turn, [0.0] * 4)] for turn in turns}
+    names = [*dict.fromkeys(record.task_id for record in records)]
+    new = [np.zeros_like(moments), np.zeros_like(moments)]  # of the groups' halves
+    for record, line in zip(records, lines, strict=True):
         for before, token in zip([None, *line], line, strict=False):
-            if not record.terminated:
-                continue
-            value, outcome = token.beyond, token.togo - token.mean
-            found[token.turn][0] += value * outcome
-            found[token.turn][1] += value**2
-            if before is not None and before.ends:
-                first = line[0].value - line[0].baseline
-                found[token.turn][2] += (outcome - (token.value - token.baseline)) ** 2
-                found[token.turn][3] += (outcome - first) ** 2
-    return found
+            if record.terminated and (before is None or before.ends):
+                row = np.append(token.features, token.togo - token.baseline)
+                new[names.index(record.task_id) % 2] += np.outer(token.features, row)
+    slopes = [plain_slopes(DECAY * moments + other) for other in new[::-1]]
+    ended = [
+        (line, [token.features @ slopes[names.index(record.task_id) % 2] for token in line])
+        for record, line in zip(records, lines, strict=True)
+        if record.terminated
+    ]
+    for line, guesses in ended:
+        for token, guess in zip(line, guesses, strict=True):
+            sums[token.turn][0] += guess * (token.togo - token.baseline)
+            sums[token.turn][1] += guess**2
+    weights = {turn: min(1.0, max(0.0, of_turn[0] / of_turn[1])) for turn, of_turn in sums.items()}
+    for line, guesses in ended:
+        first = weights[line[0].turn] * guesses[0]
+        for before, token, guess in zip(line, line[1:], guesses[1:], strict=False):
+            if before.ends:
+                outcome = token.togo - token.baseline
+                sums[token.turn][2] += (outcome - weights[token.turn] * guess) ** 2
+                sums[token.turn][3] += (outcome - first) ** 2
+    return sums, DECAY * moments + sum(new)
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -270,15 +297,19 @@ def test_weighed_values_targets_and_gradients_are_those_of_a_plain_reference(
     policy, source = policy_with_values(), WeightedValues()
     config = dataclasses.replace(PLAIN_CONFIG, share_prefixes=shared)
     # As left by earlier updates: of turn 3 nothing is known, lambda is .5 and .9 before.
-    sums = {1: [0.5, 2.0, 1.0, 2.0], 2: [0.4, 0.5, 0.9, 1.0]}
-    source.load_state({"sums": sums})
+    draw = np.random.default_rng(0).normal(size=(NUM_FEATURES, NUM_FEATURES + 1))
+    known: Known = (
+        {1: [0.5, 2.0, 1.0, 2.0], 2: [0.4, 0.5, 0.9, 1.0]},
+        np.column_stack((draw[:, 1:] @ draw[:, 1:].T, draw[:, 0])),
+    )
+    source.load_state({"sums": known[0], "moments": known[1].tolist()})
     for update in range(2):
         records = turns_of_tasks(update)
         valid = [record for record in records if not record.invalid]
         laid_out = [one_row_a_step(each) if stepwise else each for each in records]
         targets, ends, gradient_found = learned(policy, laid_out, config, source)
-        lines = plain_tokens(valid, targets.old_values.double().tolist())
-        plain_advantages(lines, sums, ends)
+        lines, behind = plain_tokens(valid, targets.old_values.double().tolist(), ends)
+        plain_advantages(valid, lines, behind, known)
         tokens = [token for line in lines for token in line]
         for name, field in (("values", "value"), ("raw_advantages", "advantage")):
             wanted = [getattr(token, field) for token in tokens]
@@ -287,9 +318,11 @@ def test_weighed_values_targets_and_gradients_are_those_of_a_plain_reference(
         assert targets.returns.tolist() == pytest.approx(wanted, abs=2e-5)
         reference = plain_gradient(policy, valid, tokens, targets)
         assert torch.allclose(gradient_found.double(), reference, atol=2e-5, rtol=1e-4)
-        sums = plain_learn(lines, valid, sums)
-        for turn, wanted in sums.items():
-            assert source.state()["sums"][turn] == pytest.approx(wanted, rel=1e-4, abs=1e-6)
+        known = plain_learn(valid, lines, known)
+        state = source.state()
+        for turn, wanted in known[0].items():
+            assert state["sums"][turn] == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+        assert np.allclose(state["moments"], known[1], atol=1e-5)
 
 
 def learned(

@@ -17,7 +17,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.supervised.critic_fit import critic_samples, fit_critic
 from fctncalling.algorithms.targets import make_value_source
-from fctncalling.algorithms.values import WeightedValues
+from fctncalling.algorithms.values import NUM_FEATURES, WeightedValues
 from fctncalling.cli.idle_flags import idle_flag_notes
 from fctncalling.training.run_config import RunConfig
 
@@ -100,7 +100,10 @@ def learned(config: TrainConfig) -> torch.Tensor:
     episodes, generator = grouped_episodes(), torch.Generator().manual_seed(1)
     source = make_value_source(config)
     if isinstance(source, WeightedValues):  # a later update's, whose values have a weight
-        source.load_state({"sums": {turn: [0.5, 1.0, 0.5, 1.0] for turn in range(9)}})
+        moments = torch.zeros(NUM_FEATURES, NUM_FEATURES + 1)
+        moments[0, 0] = moments[0, -1] = 1.0  # of the features, the critic's value
+        sums = {turn: [0.5, 1.0, 0.5, 1.0] for turn in range(9)}
+        source.load_state({"sums": sums, "moments": moments.tolist()})
     update(policy, make_optimisers(policy, config), episodes, at_update, generator, source=source)
     if config.critic_window_updates:
         samples = critic_samples(policy, episodes, config)

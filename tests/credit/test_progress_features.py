@@ -1,4 +1,4 @@
-"""A critic that sees progress reads how far an episode is along the truth, and nothing later."""
+"""Progress: how far an episode is along the truth, and nothing later; values that know it."""
 
 from __future__ import annotations
 
@@ -12,30 +12,20 @@ from hypothesis import strategies as st
 from players import perfect_texts, shop_env, shop_task
 from tiny_models import tiny_tokenizer
 from token_worlds import CPU, episode, settings, tiny_policy
-from torch import nn
 
-from fctncalling.algorithms.algorithm import Algorithm
 from fctncalling.algorithms.batch import build_experience
-from fctncalling.algorithms.config import SettingError
-from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import ScriptedEngine
-from fctncalling.algorithms.minibatches import bootstrap_values, make_passes
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.policy.progress_features import (
-    NUM_PROGRESS_FEATURES,
-    SCALE,
-    progress_features,
-)
-from fctncalling.algorithms.ppo import ALGORITHMS, update
+from fctncalling.algorithms.ppo import update
+from fctncalling.algorithms.progress_features import NUM_PROGRESS_FEATURES, progress_features
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.supervised.critic_fit import critic_samples, fit_critic
+from fctncalling.algorithms.values import Values, WeightedValues
 from fctncalling.data.types import Call, Episode, StepRecord
 from fctncalling.training.training_run import make_optimisers
 
 CD, LS = Call("cd", {"folder": "a"}), Call("ls", {})
 TRUTH = [['cd(folder="a")', "ls()"], [], ["ls()"]]
-SEES: dict[str, Any] = {"critic_sees_progress": True}
 calls = st.lists(st.sampled_from([CD, LS, Call("cd", {"folder": "b"})]), max_size=3)
 steps = st.tuples(calls, st.sampled_from([None, "tool_error"]), st.sampled_from([0.0, 1 / 3]))
 
@@ -62,7 +52,7 @@ def test_the_features_are_what_the_places_tell_and_count() -> None:
     actions = (0, [CD, LS], None, 0.0), (0, [LS, LS], "tool_error", 0.0), (1, [], "no_call", 0.0)
     where = (0, 3, True), (0, 2, True), (1, 1, False), (1, 1, False)
     first, second, third, end = (
-        [it * 3 / SCALE for it in row] for row in progress_features(played(*actions, places=where))
+        [it * 3 for it in row] for row in progress_features(played(*actions, places=where))
     )
     long = (len(TRUTH[0][0]) + len("ls()")) / 100
     later = [2 * it for it in (1.0, 1.0, 0.0, 0.5, 0.02)]  # two later turns, with one call
@@ -78,7 +68,7 @@ def test_the_features_are_what_the_places_tell_and_count() -> None:
 def test_without_places_calls_are_counted_and_no_path_is_known() -> None:
     truth = [{"cd": {"folder": ["a", "b"]}}]
     before, behind = progress_features(played((0, [CD], None, 1.0), truth=truth))
-    assert [before[1], behind[0], behind[6]] == [SCALE, SCALE, SCALE]
+    assert [before[1], behind[0], behind[6]] == [1, 1, 1]
     assert [*before[8:10], *behind[8:10]] == [0, 0, 0, 0]
 
 
@@ -115,61 +105,63 @@ def test_an_episode_that_the_budget_cuts_is_read_like_one_that_ends() -> None:
 
 def worlds(num_tasks: int, **ending: Any) -> list[EpisodeRecord]:
     """Return episodes of equal tokens, whose returns only the calls that were made tell."""
-    return [
-        dataclasses.replace(
-            played((0, [CD] if n % 2 else [], None, 0.0), (0, [], None, n % 2), **ending),
-            task_id=f"task_{n}",
-        )
-        for n in range(num_tasks)
-    ]
+    records = []
+    for number in range(num_tasks):
+        right = number // 2 % 2
+        actions = (0, [CD] * (3 - 2 * right), None, 0.0), (0, [], None, float(right))
+        records.append(dataclasses.replace(played(*actions, **ending), task_id=f"task_{number}"))
+    return records
 
 
-def test_the_head_learns_returns_that_progress_alone_tells() -> None:
-    explained = {}
-    for sees in ("episode", "progress"):
-        config = settings(critic_sees=sees, gamma=1.0, critic_lr=1e-3)
-        policy = tiny_policy(**config.critic_shape)
-        records = [*worlds(60, terminated=True)]
-        found = fit_critic(
-            policy.value_head,
-            [critic_samples(policy, records, config)],
-            config,
-            torch.Generator().manual_seed(0),
-        )
-        explained[sees] = found["critic_fit/explained_variance"]
-    # Before the first action nothing is told: half of the tokens keep all of their variance.
-    assert explained["episode"] < 0.1
-    assert explained["progress"] == pytest.approx(0.5, abs=0.1)
+def values_after(
+    records: list[EpisodeRecord], updates: int, **changes: Any
+) -> tuple[WeightedValues, Values, dict[str, float]]:
+    """Return values of records after updates with them, and the last one's metrics."""
+    source, config = WeightedValues(), settings(gamma=1.0, **changes)
+    experience = build_experience(records, CPU)
+    of_critic = torch.zeros_like(experience.tokens.rewards)
+    metrics = dict[str, float]()
+    for _ in range(updates):
+        metrics = source.learn(experience, of_critic, config)
+    nothing = torch.zeros(len(records))
+    return source, source.values(experience, Values(of_critic, nothing), config), metrics
 
 
-def test_the_policy_does_not_see_it_and_a_cut_episode_is_worth_what_its_end_tells() -> None:
-    config = settings(critic_sees="progress", critic_head="linear")
-    policy, plain = tiny_policy(**config.critic_shape), tiny_policy(critic_head="linear")
-    nn.init.zeros_(policy.value_head.out.weight)
-    with torch.no_grad():
-        policy.value_head.out.weight[0, -NUM_PROGRESS_FEATURES] = 1.0  # nothing is missing
-    records = [played((0, [CD, LS], None, 0.0)), played((0, [CD], None, 0.0))]
-    passes = make_passes(build_experience(records, CPU), policy, config)
-    batch, _ = passes.batch([0, 1])
-    assert policy(batch).values.tolist() == [0.0, 0.0]
-    assert torch.equal(policy(batch).logprobs, plain(batch._replace(progress=None)).logprobs)
-    tppo: Algorithm = ALGORITHMS["TPPO"]
-    behind = bootstrap_values(policy, passes, tppo, SINGLE_PROCESS)
-    assert behind.tolist() == pytest.approx([SCALE / 3, 0.0])
+def test_values_know_returns_that_progress_alone_tells_after_two_updates() -> None:
+    records = worlds(60, terminated=True)
+    _, values, metrics = values_after(records, 3)
+    # Half is won; before the first action nothing tells which, behind it the calls do.
+    assert values.at_tokens[0::2].tolist() == pytest.approx([0.5] * 60, abs=0.02)
+    won = [float(number // 2 % 2) for number in range(60)]
+    assert values.at_tokens[1::2].tolist() == pytest.approx(won, abs=0.1)
+    assert metrics["critic/weight"] > 0.95
+    assert metrics["critic/lambda"] < 0.1
+    _, blind, metrics = values_after(records, 3, critic_sees="episode")
+    assert blind.at_tokens.tolist() == pytest.approx([0.5] * 120, abs=0.02)
+    assert metrics["critic/weight"] == 0.0
 
 
-def test_an_update_learns_with_it_and_needs_a_truth() -> None:
-    config = settings(critic_sees="progress", num_mini_batch=2)
-    policy = tiny_policy(**config.critic_shape)
-    optimisers = make_optimisers(policy, config)
-    metrics = update(policy, optimisers, worlds(8, terminated=True), config, torch.Generator())
-    assert metrics["losses/critic_grad_norm"] > 0
-    without = [dataclasses.replace(each, ground_truth=None) for each in worlds(2)]
-    with pytest.raises(SettingError, match="--critic_sees progress: the info of 2 episodes has no"):
-        update(policy, optimisers, without, config, torch.Generator())
-    # An update of irrelevance tasks alone is none: they have no truth, nothing is to be called.
+def test_a_cut_episode_is_worth_what_its_end_tells() -> None:
+    records = worlds(60, terminated=True)
+    cut = [played((0, [CD] * (3 - 2 * right), None, 0.0)) for right in (1, 0)]
+    cut = [dataclasses.replace(each, task_id=f"cut_{n}") for n, each in enumerate(cut)]
+    source, *_ = values_after(records, 3)
+    experience = build_experience([*cut, *records], CPU)
+    nothing = torch.zeros_like(experience.tokens.rewards)
+    config = settings(gamma=1.0)
+    ends = source.values(experience, Values(nothing, torch.zeros(62)), config).bootstrap
+    assert ends.tolist() == pytest.approx([1.0, 0.0, *[0.0] * 60], abs=0.1)
+    config = settings(gamma=1.0, truncation_bootstrap=False)
+    ends = source.values(experience, Values(nothing, torch.zeros(62)), config).bootstrap
+    assert not ends.any()
+
+
+def test_without_a_truth_or_with_roles_progress_is_not_known() -> None:
+    """An update of irrelevance tasks alone has no truth, and knows that nothing is to be called."""
+    without = [dataclasses.replace(each, ground_truth=None) for each in worlds(8, terminated=True)]
     irrelevant = [dataclasses.replace(each, category="irrelevance") for each in without]
-    assert update(policy, optimisers, irrelevant, config, torch.Generator())
-    of_team = [dataclasses.replace(each, role="planner") for each in worlds(2)]
-    with pytest.raises(SettingError, match="--critic_sees progress: the episodes have roles"):
-        update(policy, optimisers, of_team, config, torch.Generator())
+    of_team = [dataclasses.replace(each, role="planner") for each in worlds(8, terminated=True)]
+    for records, known in ((without, 0.0), (of_team, 0.0), (irrelevant, 1.0)):
+        assert values_after(records, 3)[2]["critic/knows_progress"] == known
+    policy, config = tiny_policy(), settings(num_mini_batch=2)
+    assert update(policy, make_optimisers(policy, config), of_team, config, torch.Generator())

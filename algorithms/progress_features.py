@@ -1,9 +1,9 @@
 """Progress features: how far an episode is along its task's ground truth, for the critic alone.
 
-With --critic_sees progress the value head reads them beside the hidden states, whose policy does
-not know the truth (an asymmetric critic: Pinto et al., arXiv:1710.06542; SWEET-RL,
-arXiv:2503.15478). They depend on the task and on what was done before an action, never on what
-comes after, so a value stays a baseline that leaves the policy's gradient unbiased.
+With --critic_sees progress values read them beside the critic's, while the policy does not know the
+truth (an asymmetric critic: Pinto et al., arXiv:1710.06542; SWEET-RL, arXiv:2503.15478). They
+depend on the task and on what was done before an action, never on what comes after, so a value
+stays a baseline that leaves the policy's gradient unbiased.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.episodes import EpisodeRecord, Place, lack_ground_truths
 
 NUM_PROGRESS_FEATURES = 17
 MOST_MISSING, MOST_OTHER = 4, 3  # calls that are told apart
-SCALE = 15.0  # a fresh head learns from them before it learns from hidden states
 CHARACTERS = 100.0  # of calls: the unit of their length
 
 
@@ -64,7 +62,7 @@ def _features(
     of_turn += [on, off, float(not wanted), _length(wanted)]
     calls = sum(map(len, later)) / max(1, len(later))
     of_later = [1.0, on, off, calls, sum(map(_length, later)) / max(1, len(later))]
-    share = SCALE / len(turns)
+    share = 1.0 / len(turns)
     return [share * it for it in of_turn] + [share * len(later) * it for it in of_later]
 
 
@@ -80,19 +78,15 @@ def _turns(ground_truth: Any) -> list[list[Any]]:
 
 
 def token_progress_features(
-    episodes: Sequence[EpisodeRecord], action: Tensor, device: torch.device
-) -> tuple[Tensor, Tensor]:
+    episodes: Sequence[EpisodeRecord], action: Tensor
+) -> tuple[Tensor, Tensor] | None:
     """Return token progress features (N, 17), by their action (N,), and the ends' (E, 17).
 
-    SettingError where no episode has a ground truth, or where they have roles.
+    None where no episode has a ground truth, or where they have roles.
     """
-    if any(episode.role for episode in episodes):
-        raise SettingError("--critic_sees progress: the episodes have roles; leave it out")
-    if lack_ground_truths(episodes):
-        raise SettingError(
-            f"--critic_sees progress: the info of {len(episodes)} episodes has no ground_truth; "
-            "leave it out, or give the environment an attribute ground_truth"
-        )
+    if any(episode.role for episode in episodes) or lack_ground_truths(episodes):
+        return None
     rows = [progress_features(episode) for episode in episodes]
-    before = torch.tensor([each for of_episode in rows for each in of_episode[:-1]], device=device)
-    return before[action], torch.tensor([each[-1] for each in rows], device=device)
+    before = [features for of_episode in rows for features in of_episode[:-1]]
+    ends = torch.tensor([of_episode[-1] for of_episode in rows], device=action.device)
+    return torch.tensor(before, device=action.device)[action], ends
