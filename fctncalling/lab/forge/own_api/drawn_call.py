@@ -273,7 +273,8 @@ def _mentioned(words: FunctionWords, rng: Random) -> list[str]:
     if words.method and words.operation:
         sort, path = words.operation.sort, words.path
         open_ones = [name for name in optional if f"{{{name}}}" not in path]
-        changes = sort == "change" and all(f"{{{name}}}" in path for name in needed)
+        changes = sort == "change" or words.verb in CHANGES
+        changes = changes and all(f"{{{name}}}" in path for name in needed)
         bare = bare and sort != "search"
         chosen += [n for n in open_ones if n == "id" and n not in chosen and sort != "look"]
         queries = [n for n in open_ones if words.kinds[n].topic == "query"]
@@ -364,7 +365,8 @@ def _keep_to_sayable(words: FunctionWords, arguments: dict[str, Any]) -> None:
     places = words.origin.get("parameters", {})
     if any(each.get("in") == "whole body" and n not in arguments for n, each in places.items()):
         raise NoTaskDrawn("its nested values have no words")
-    if own and own.sort == "change" and all(map(words.is_placed, arguments)):
+    changes = own and (own.sort == "change" or words.verb in CHANGES)
+    if changes and all(map(words.is_placed, arguments)):
         raise NoTaskDrawn("says no change")
     if own and own.sort == "search" and not arguments and words.kinds:
         raise NoTaskDrawn("says nothing to look for")
@@ -422,7 +424,7 @@ def draw_frame(
     from_doc = [frame for frame in fitting if frame.source == "doc"]
     of_acts = [frame for frame in fitting if frame.source.startswith("act")]
     share = _ACT_SHARE if api.words[call.function].operation else 1 - _DOC_SHARE
-    share = share if api.is_small else _ACT_SHARE_OF_MANY
+    share = share if api.is_small else 0.0 if call.words.method else _ACT_SHARE_OF_MANY
     if of_acts and (not from_doc or rng.random() < share):
         return _by_mood(of_acts, rng)
     return _by_mood(from_doc or fitting, rng)

@@ -9,11 +9,21 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
-from fctncalling.lab.own_api.english import base_verb, lower_first, spaced_words
+from fctncalling.lab.own_api.english import (
+    base_verb,
+    lower_first,
+    spaced_words,
+    with_article,
+)
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.doc_sentence import first_sentence, known_verbs
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.spoken_values import WordedValue, spoken_value, value_row
+from fctncalling.lab.own_api.words.spoken_values import (
+    WordedValue,
+    address_text,
+    spoken_value,
+    value_row,
+)
 from fctncalling.lab.own_api.words.vocabulary import PREPOSITIONS, split_phrases, word_table
 
 _TRUE = r"[`'\"]?true[`'\"]?"
@@ -105,15 +115,17 @@ def _of_name(words: FunctionWords, name: str, value: bool) -> list[str]:
 
 CHANGES = frozenset("move update change edit set modify patch adjust reschedule amend".split())
 _CLEAR_ALONE = frozenset("date time datetime email phone url quantity_with_unit month".split())
-LISTED_SHARE = 0.6  # of listed values that are said without their parameter's name
-SENTENCE_SHARE = 0.25
+LISTED_SHARE = 0.5  # of listed values that are said without their parameter's name
+ADJECTIVE_SHARE = 0.6  # of those that can stand before the noun of a list
+SENTENCE_SHARE = 0.15
 
 
 class SaidValue(NamedTuple):
-    """A value in words: a clause after the phrase, or a separate sentence."""
+    """A value in words: a clause after the phrase, a sentence, or a word before the noun."""
 
     text: str
     is_sentence: bool
+    is_adjective: bool = False  # "delivered" of "delivered shipments"
 
 
 @dataclass(frozen=True)
@@ -127,21 +139,21 @@ class ClauseRow:
     kinds: str = ""
     literal: str = ""  # how a text is written: plain, title, quoted
     of_change: bool = False  # only where something is changed: "to Tuesday instead"
-    clear: bool = False  # whether its forms say which of an API's hundreds of parameters is meant
+    of_list: bool = False  # only where several things are looked at: "that are open"
+    adjective: bool = False  # whether a listed value may stand before these: "open bookings"
 
     def forms_of(self, kind: ArgumentKind) -> list[str]:
         """Return the forms that are clear for a kind: few values are clear alone."""
         bare = () if kind.kind in _CLEAR_ALONE else ("{v}", "- {v} -")
         return [form for form in split_phrases(self.forms) if form not in bare]
 
-    def fits(self, name: str, kind: ArgumentKind) -> bool:
-        """Return whether the row fits a parameter."""
-        words = spaced_words(name)
-        if self.kinds and kind.kind not in self.kinds.split():
+    def fits(self, name: str, kind: str, about: str) -> bool:
+        """Return whether the row fits a parameter of that kind and description."""
+        if self.kinds and kind not in self.kinds.split():
             return False
-        if self.name and not re.search(rf"\b(?:{self.name})\b", words):
+        if self.name and not re.search(rf"\b(?:{self.name})\b", name):
             return False
-        return re.search(self.about, f"{words} {kind.description.lower()}") is not None
+        return re.search(self.about, f"{name} {about}") is not None
 
 
 @cache
@@ -150,36 +162,77 @@ def _rows() -> tuple[ClauseRow, ...]:
 
 
 @cache
+def clause_row(name: str, kind: str, about: str, of: str) -> ClauseRow | None:
+    """Return the first row that fits a parameter's words; `of`: change, list or nothing."""
+    rows = (r for r in _rows() if (of == "change" or not r.of_change))
+    rows = (r for r in rows if (of == "list" or not r.of_list))
+    return next((row for row in rows if row.fits(name, kind, about)), None)
+
+
 def clause_row_of(words: FunctionWords, name: str) -> ClauseRow | None:
-    """Return the first row of the table that fits a parameter; None if none fits."""
-    sort = words.operation.sort if words.operation else "other"
-    changes = sort == "change" or (sort == "other" and not words.method)
-    rows = (row for row in _rows() if changes or not row.of_change)
-    return next((row for row in rows if row.fits(name, words.kinds[name])), None)
+    """Return the row of the table that says a parameter; None if none fits."""
+    kind = words.kinds[name]
+    return clause_row(spaced_words(name), kind.kind, kind.description.lower(), rows_for(words))
 
 
-def said_by_table(words: FunctionWords, name: str, value: Any, rng: Random) -> SaidValue | None:
-    """Say a value by the tables; None without a form that is clear in this API.
+def rows_for(words: FunctionWords) -> str:
+    """Return which rows fit a function beside the common ones: those of a change, of a list."""
+    if words.operation is None:
+        return "" if words.method else "change"
+    sort = words.operation.sort
+    if sort in ("look", "search") and words.operation.lists_several:
+        return "list"
+    is_change = sort == "change" or words.verb in CHANGES
+    return "change" if is_change or (sort == "other" and not words.method) else ""
 
-    An HTTP API has hundreds of parameters that are alike: few forms say there which one is meant.
+
+@cache
+def _clear_forms(words: FunctionWords, name: str) -> list[str]:
+    """Return a row's forms; with the label alone where two parameters have the same row."""
+    kind, row = words.kinds[name], clause_row_of(words, name)
+    if row is None:
+        return []
+    others = (n for n, k in words.kinds.items() if n != name and k.kind == kind.kind)
+    is_shared = any(clause_row_of(words, other) is row for other in others)
+    return [form for form in row.forms_of(kind) if not is_shared or "{l}" in form or "{m}" in form]
+
+
+def said_by_table(
+    words: FunctionWords, name: str, value: Any, rng: Random, noun: str = ""
+) -> SaidValue | None:
+    """Say a value by the tables; None without a form that is clear in its function.
+
+    `noun`: the noun in the phrase that an adjective may stand before.
     """
     kind, row = words.kinds[name], clause_row_of(words, name)
     if isinstance(value, bool):
         return SaidValue(*said_flag(words, name, value, rng))
-    if kind.kind == "enum" and not words.method and not isinstance(value, WordedValue):
-        row_of_value = value_row(str(value))
-        ways = [
-            SaidValue(text, part == "sentences")
-            for part in ("clauses", "sentences")
-            for text in row_of_value.get(part, ())
-        ]
+    if kind.kind == "enum" and not isinstance(value, WordedValue):
+        if row and row.adjective and noun and rng.random() < ADJECTIVE_SHARE:
+            text = spoken_value(kind, value, rng)
+            if re.fullmatch(r"[a-z]+(?:-[a-z]+)*", text):
+                return SaidValue(text, False, True)
+        ways = _ways_of_value(words, str(value))
         if ways and rng.random() < LISTED_SHARE:
             return rng.choice(ways)
-    if row is None or not (forms := row.forms_of(kind)) or (words.method and not row.clear):
+    forms = _clear_forms(words, name)
+    if isinstance(value, Mapping) and not address_text(kind, value):
+        return None  # is said by its keys
+    if row is None or not forms:
         return None
     is_sentence = bool(row.sentences) and rng.random() < SENTENCE_SHARE
     form = rng.choice(split_phrases(row.sentences) if is_sentence else forms)
     return SaidValue(_filled(words, name, value, row, form, rng), is_sentence)
+
+
+def _ways_of_value(words: FunctionWords, value: str) -> list[SaidValue]:
+    """Return how a listed value is said without its parameter, in a function that it suits."""
+    row, of = value_row(value), rows_for(words)
+    ways = [SaidValue(text, False) for text in row.get("clauses", ())]
+    ways += [SaidValue(text, True) for text in row.get("sentences", ())]
+    if of == "list":
+        return [each for each in ways if not each.is_sentence]
+    return [each for each in ways if not each.text.startswith("that ")]
 
 
 def _is_text(kind: ArgumentKind) -> bool:
@@ -197,7 +250,15 @@ def _filled(
 ) -> str:
     kind, label = words.kinds[name], words.label(name)
     text = with_optional_quotes(kind, spoken_value(kind, value, rng), row.literal, rng)
-    said = re.sub(r"\b(\w+) \1\b", r"\1", form.replace("{l}", label).replace("{v}", text))
+    return filled_form(form, label, text, row)
+
+
+def filled_form(form: str, label: str, text: str, row: ClauseRow) -> str:
+    """Return a form with the value for {v}, the label for {l} and its named part for {m}."""
+    named = re.search(rf"\b(?:{row.name})\b", label) if row.name else None
+    part = (named[1] if named and named.re.groups else None) or label
+    said = form.replace("{l}", label).replace("{m}", part).replace("{v}", text)
+    said = re.sub(r"\b(\w+) \1\b", r"\1", said)
     return re.sub(r"\b([Aa]nother) an? ", r"\1 ", said)
 
 
@@ -241,12 +302,14 @@ _PAIRS = [
     tuple(pair.split("/"))
     for pair in (
         "start/end, begin/end, from/to, from/until, since/until, after/before, check in/check out, "
-        "checkin/checkout, min/max, first/last, open/close, opens/closes, pickup/return"
+        "checkin/checkout, min/max, minimum/maximum, first/last, open/close, opens/closes, "
+        "pickup/return, origin/destination, departure/arrival, source/target, earliest/latest"
     ).split(", ")
 ]
 _WITH_ORDER = frozenset("date time datetime integer number quantity_with_unit year".split())
-_OF_PLACES = frozenset("identifier place".split())
-SAID_TOGETHER_SHARE = 0.6
+_NUMBERED = frozenset("integer number quantity_with_unit".split())
+_OF_PLACES = frozenset("identifier place enum free_text standard".split())
+SAID_TOGETHER_SHARE = 0.85
 
 
 @cache
@@ -276,8 +339,15 @@ def said_span(
     words: FunctionWords, pair: tuple[str, str], arguments: Mapping[str, Any], rng: Random
 ) -> SaidValue:
     """Return one way to say both ends at once: "from 9 to half past ten in the morning"."""
+    kind = words.kinds[pair[0]].kind
     one, two = (spoken_value(words.kinds[name], arguments[name], rng) for name in pair)
     forms = ["from {a} to {b}", "from {a} to {b}"]
-    if words.kinds[pair[0]].kind in _WITH_ORDER:
-        forms += ["from {a} until {b}", "between {a} and {b}", "from {a} till {b}", "{a} to {b}"]
+    if kind in _NUMBERED:
+        own = re.sub(r"^(?:min|minimum|from|lowest) ", "", words.label(pair[0]))
+        forms = [f"with {with_article(own)} between {{a}} and {{b}}", f"{own} {{a}} to {{b}}"]
+        forms = [*forms, "between {a} and {b}"] if words.kinds[pair[0]].unit else forms
+    elif kind in _WITH_ORDER:
+        forms += ["from {a} until {b}", "between {a} and {b}", "from {a} till {b}"]
+        if done := re.match(r"(\w+ed) ", spaced_words(pair[0])):  # "created between"
+            forms = [f"{done[1]} {form}" for form in forms]
     return SaidValue(rng.choice(forms).replace("{a}", one).replace("{b}", two), False)

@@ -110,7 +110,10 @@ class FunctionWords:
         known = {word for name in names for word in spaced_words(name).split()}
         known |= {singular(word) for word in known}
         apart = {_without_id(name) for name in needed if f"{{{name}}}" not in self.path}
-        for each in dict.fromkeys((sentence, operation_of_path(self.method, self.path))):
+        of_name = spoken_name(self.doc.name)
+        of_name = of_name if of_name.split(" ")[0] in known_verbs() and " " in of_name else sentence
+        of_path = operation_of_path(self.method, self.path)
+        for each in dict.fromkeys((sentence, of_name, of_path)):
             found = read_operation(each, self.method, self.path, parameters, known, apart)
             if found and self._is_sound(found):
                 return found

@@ -16,6 +16,8 @@ from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import (
     SAID_TOGETHER_SHARE,
     SaidValue,
+    clause_row,
+    filled_form,
     has_flag_words,
     said_by_table,
     said_span,
@@ -24,7 +26,11 @@ from fctncalling.lab.own_api.words.clauses import (
     with_optional_quotes,
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
+from fctncalling.lab.own_api.words.spoken_values import (
+    address_text,
+    join_with_and,
+    spoken_value,
+)
 from fctncalling.lab.own_api.words.vocabulary import spoken_name
 
 MOST_LABELLED = 4  # values of one object, for a person to say them all
@@ -52,6 +58,7 @@ class LabelledValue(NamedTuple):
     label: str
     text: str
     kind: str
+    clause: str = ""  # that says it without its noun, by the table
 
     def phrase(self, determiner: str = "the") -> str:
         """Return noun and value: "the use type marketing", "a weight of 3 kg"."""
@@ -91,7 +98,9 @@ def _are_distinct(labels: Sequence[str]) -> bool:
 
 def _leaves(kind: ArgumentKind, value: Any, label: str, rng: Random) -> Iterator[LabelledValue]:
     """Yield the innermost values with their nouns; the only value of a key stays unsaid."""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and (text := address_text(kind, value)):
+        yield LabelledValue(label, text, "place", _clause(kind, label, text, rng))
+    elif isinstance(value, Mapping):
         yield from _of_object(kind, value, label, rng)
     elif isinstance(value, list) and kind.item and any(isinstance(e, Mapping) for e in value):
         yield from _of_items(kind.item, value, label, rng)
@@ -105,7 +114,14 @@ def _leaves(kind: ArgumentKind, value: Any, label: str, rng: Random) -> Iterator
         text = spoken_value(kind, value, rng)
         is_prose = kind.kind == "free_text" and len(text.split()) > 3
         quoted = f'"{text}"' if is_prose else with_optional_quotes(kind, text, "", rng)
-        yield LabelledValue(label, quoted, (kind.item or kind).kind)
+        yield LabelledValue(label, quoted, (kind.item or kind).kind, _clause(kind, label, quoted, rng))
+
+
+def _clause(kind: ArgumentKind, label: str, text: str, rng: Random) -> str:
+    """Return a clause of the table for a value within an object; "" if it has none."""
+    row = clause_row(label, kind.kind, kind.description.lower(), "")
+    forms = row.forms_of(kind) if row else []
+    return filled_form(rng.choice(forms), label, text, row) if row and forms else ""
 
 
 def _of_object(
@@ -148,13 +164,13 @@ def _of_items(
 
 
 def said_values(
-    words: FunctionWords, arguments: Mapping[str, Any], mood: str, rng: Random
+    words: FunctionWords, arguments: Mapping[str, Any], mood: str, rng: Random, noun: str = ""
 ) -> list[SaidValue]:
-    """Return clauses and sentences for all values beside a phrase."""
+    """Return clauses and sentences for all values beside a phrase, which may have a list's noun."""
     found: list[SaidValue] = []
     labelled: list[LabelledValue] = []
     names = [*arguments]
-    pairs = [] if words.method else [p for p in span_parameter_pairs(words) if {*p} <= {*names}]
+    pairs = [pair for pair in span_parameter_pairs(words) if {*pair} <= {*names}]
     if pairs and rng.random() < SAID_TOGETHER_SHARE:
         found.append(said_span(words, pairs[0], arguments, rng))
         names = [name for name in names if name not in pairs[0]]
@@ -166,10 +182,12 @@ def said_values(
             text = spoken_value_with_noun(words, name, value, rng)
             form = "- {} -" if words.kinds[name].kind == "identifier" else "for {}"
             found.append(SaidValue(form.format(text), False))
-        elif (said := said_by_table(words, name, value, rng)) is not None:
+        elif (said := said_by_table(words, name, value, rng, noun)) is not None:
             found.append(said)
         else:
-            labelled += _labelled(words, name, value, rng)
+            leaves = [*_labelled(words, name, value, rng)]
+            found += [SaidValue(each.clause, False) for each in leaves if each.clause]
+            labelled += [each for each in leaves if not each.clause]
     found.sort(key=lambda each: "order" in each.text.split())  # "sorted by name in ... order"
     if labelled:
         found.insert(0, _together(words, labelled, mood, rng))
@@ -179,8 +197,11 @@ def said_values(
 def _labelled(words: FunctionWords, name: str, value: Any, rng: Random) -> Iterator[LabelledValue]:
     """Yield a value with its noun, an object by its innermost keys if these have nouns."""
     kind, label, noun = words.kinds[name], words.label(name), words.nouns(name)[0]
-    label = noun if label in _GENERIC and noun != "one" else label
+    is_number = label in _GENERIC or kind.kind == "identifier"
+    label = noun if is_number and noun != "one" else label
     leaves = [*_leaves(kind, value, label, rng)]
+    if not isinstance(value, Mapping):  # whose row is known to be clear or not
+        leaves = [each._replace(clause="") for each in leaves]
     if not _are_distinct([each.label for each in leaves]):
         leaves = [LabelledValue(label, spoken_value(kind, value, rng), kind.kind)]
     for each in leaves:
@@ -211,7 +232,11 @@ def _together(
     day = days[0] if len(days) == 1 and days[0].label in _DAYS else None
     placed = [each.phrase() for each in labelled if each.label in _PLACED]
     placed += [f"{'on' if day.kind == 'date' else 'at'} {day.text}"] if day else []
+    numbered = [each for each in labelled if each.kind == "identifier"]
+    if numbered := numbered if len(numbered) == 1 and numbered[0].label not in _PLACED else []:
+        placed += [f"for {numbered[0].label} {numbered[0].text}"]
     named = [each for each in labelled if each.label not in _PLACED and each is not day]
+    named = [each for each in named if each not in numbered]
     if len(named) == 1 and not placed:
         return _alone(named[0], sort, mood, rng)
     if not placed and rng.random() < 0.2 and not any(e.kind in _NUMBERS for e in named):
@@ -224,15 +249,13 @@ def _together(
 
 
 def _alone(value: LabelledValue, sort: str, mood: str, rng: Random) -> SaidValue:
-    label, text, kind = value
+    label, text, kind = value[:3]
     if label in ("name", "title") and sort == "make":
         said = (f"called {text}", f"named {text}", f"with the {label} {text}")
         return SaidValue(rng.choice(said), False)
     if label in _QUERIES:
         return SaidValue(f"matching {text}", False)
-    if kind == "identifier" and sort in ("look", "search"):
-        return SaidValue(f"for the {label} {text}", False)
-    if rng.random() < 0.25 and kind not in _NUMBERS:
+    if rng.random() < 0.1 and kind not in _NUMBERS:
         return SaidValue(f"the {label} {_be(label)} {text}", True)
     return SaidValue(f"with {value.phrase()}", False)
 

@@ -34,7 +34,10 @@ MASS = frozenset(
     "history weather music media access membership capacity spend billing".split()
 )
 ADDING = frozenset("add append attach insert post submit upload assign send".split())
-_FRESH = ADDING | frozenset("place start begin run trigger request invite launch upsert".split())
+_FRESH = ADDING | frozenset(
+    "place start begin run trigger request invite launch upsert file report schedule record "
+    "register reserve book order open issue".split()
+)
 _ANY_ONE = frozenset("given specified provided supplied following specific single".split())
 _SHORTEST_NOUN = 3  # letters; "x", "wfo": what nobody would say as a noun
 PLACING = frozenset(
@@ -170,8 +173,12 @@ class NounBinding:
     def places(self, segments: Sequence[Segment]) -> tuple[str, ...]:
         """Return the phrases after the thing, nouns of parameters as slots."""
         found: list[str] = []
+        untold = False
         for place, words in segments:
             kept = without_fill(words)
+            if untold and place == "of":
+                continue  # "to another time of the day"
+            untold = False
             named = {*self.nouns.values(), *_IDENTIFIERS}
             if place == "by" and any(_ends_alike(kept, noun) for noun in named):
                 continue
@@ -180,7 +187,7 @@ class NounBinding:
                 place = self._owning if place in of_thing else place
                 found.append(f"{place} {{{parameter}}}")
             elif self._tells_nothing(words, kept):
-                continue
+                untold = True
             elif kept and place not in ("by", "using") and kept[-1].lower() not in _UNTOLD:
                 found.append(f"{place} {_with_determiner(words, kept, self._has_articles)}")
         return tuple(found)
@@ -297,6 +304,17 @@ class SpokenOperation:
         """The noun of its thing, in the singular."""
         return singular(self.thing)
 
+    @property
+    def lists_several(self) -> bool:
+        """Whether it looks at several things at once."""
+        return self.own is None and (self.many or self.sort == "search")
+
+    @property
+    def things(self) -> str:
+        """The noun of its things, in the plural if that has one."""
+        is_mass = self.head.split(" ")[-1] in MASS
+        return self.thing if self.many or is_mass else plural(self.thing)
+
     def phrases(self) -> Iterator[tuple[str, str]]:
         """Yield (mood, phrase) of all ways to ask for it, slots within."""
         row = word_table("operations")[self._row()]
@@ -335,7 +353,7 @@ class SpokenOperation:
         is_mass = noun.split(" ")[-1] in MASS
         thing = f"{{{self.own}}}" if self.own else f"{self.determiner} {self.thing}".strip()
         fresh = f"new {self.thing}" if self.many or is_mass else with_article(f"new {noun}")
-        things = self.thing if self.many or is_mass else plural(self.thing)
+        things = self.things
         return {
             "t": f"{thing} {owners} {places}",
             "o": f"{thing} {owners}",

@@ -67,7 +67,20 @@ def said_call(
         if not rest:
             return SaidCall(text, frame.mood, ())
     values = {name: arguments[name] for name in rest}
-    return _assembled(text, frame.mood, said_values(words, values, frame.mood, rng), rng)
+    noun = _noun_of_list(words, text)
+    parts = said_values(words, values, frame.mood, rng, noun)
+    for part in parts:
+        if part.is_adjective:
+            text = re.sub(rf"\b(?={re.escape(noun)}\b)", f"{part.text} ", text, count=1)
+    parts = [part for part in parts if not part.is_adjective]
+    return _assembled(text, frame.mood, parts, rng)
+
+
+def _noun_of_list(words: FunctionWords, text: str) -> str:
+    """Return the noun of a list that a phrase has, for adjectives before it; "" if none."""
+    operation = words.operation
+    nouns = (operation.things, operation.head) if operation and operation.lists_several else ()
+    return next((noun for noun in nouns if re.search(rf"\b{re.escape(noun)}\b", text)), "")
 
 
 OTHER_UNIT_SHARE = 0.5  # of numbers that another unit says in a word or two

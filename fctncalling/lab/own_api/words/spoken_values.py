@@ -77,6 +77,8 @@ def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
     if isinstance(value, WordedValue):
         return value.text
     if isinstance(value, Mapping):
+        if text := address_text(kind, value):
+            return text
         keys = kind.keys_of(value)
         said = {
             n: spoken_value(keys[n], e, rng) if n in keys else _plain(e) for n, e in value.items()
@@ -90,6 +92,44 @@ def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
         return "yes" if value else "no"
     is_number = isinstance(value, int | float)
     return _number(kind, value, rng) if is_number else _text(kind, str(value), rng)
+
+
+_ADDRESS = (
+    r"street(?: name| address)?|address(?: line)?(?: ?1)?|line ?1?",
+    "house number|number|house no|building",
+    "postcode|post code|postal code|zip|zip code",
+    "city|town|place|locality",
+    "state|region|province|county",
+    "country(?: code)?",
+)
+
+
+def address_text(kind: ArgumentKind, value: Mapping[str, Any]) -> str:
+    """Return an object as a written address: "Long Lane 14, 04109 Leipzig"; "" for others.
+
+    A receiver beside an address stands before it.
+    """
+    parts = [""] * len(_ADDRESS)
+    keys = kind.keys_of(value)
+    inner = {name: address_text(keys[name], e) for name, e in value.items() if _is_in(keys, name, e)}
+    people = [name for name in value if name in keys and keys[name].kind == "person_name"]
+    if len(inner) == 1 and all(inner.values()) and len(people) == 1 and len(value) == 2:
+        return f"{value[people[0]]}, {next(iter(inner.values()))}"
+    for name, each in value.items():
+        words = spaced_words(name)
+        at = next((i for i, p in enumerate(_ADDRESS) if re.fullmatch(p, words)), None)
+        if at is None or parts[at] or not isinstance(each, str | int):
+            return ""
+        parts[at] = str(each)
+    street, number, code, city, *rest = parts
+    if not street or not (code or city):
+        return ""
+    lines = [f"{street} {number}".strip(), f"{code} {city}".strip(), *rest]
+    return ", ".join(filter(None, lines))
+
+
+def _is_in(keys: Mapping[str, ArgumentKind], name: str, value: Any) -> bool:
+    return name in keys and isinstance(value, Mapping)
 
 
 def _plain(value: Any) -> str:
