@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fctncalling.lab.own_api.english import (
     base_verb,
     lower_first,
+    singular,
     spaced_words,
     with_article,
 )
@@ -24,8 +25,14 @@ from fctncalling.lab.own_api.words.spoken_values import (
     spoken_value,
     value_row,
 )
-from fctncalling.lab.own_api.words.vocabulary import PREPOSITIONS, split_phrases, word_table
+from fctncalling.lab.own_api.words.vocabulary import (
+    PREPOSITIONS,
+    other_nouns,
+    split_phrases,
+    word_table,
+)
 
+_ONE = re.compile(r"(?<![\w.,-])(1|one) (people|children|[a-z]{2,}(?<!s)s)(?!\w)")
 _TRUE = r"[`'\"]?true[`'\"]?"
 _WISH = re.compile(
     rf"(?:(?:optional|boolean|flag|option|a|the|this|if|when|whether|set|pass|use|specify|specifies|"
@@ -113,11 +120,13 @@ def _of_name(words: FunctionWords, name: str, value: bool) -> list[str]:
     return [f"~with {spoken} turned {'on' if value else 'off'}"]
 
 
+_NO_NAMES = frozenset("none null any all other default unknown auto self true false".split())
 CHANGES = frozenset("move update change edit set modify patch adjust reschedule amend".split())
 _CLEAR_ALONE = frozenset("date time datetime email phone url quantity_with_unit month".split())
 LISTED_SHARE = 0.5  # of listed values that are said without their parameter's name
 ADJECTIVE_SHARE = 0.6  # of those that can stand before the noun of a list
 SENTENCE_SHARE = 0.15
+SYNONYM_SHARE = 0.2  # of nouns that people have another word for
 
 
 class SaidValue(NamedTuple):
@@ -192,8 +201,12 @@ def _clear_forms(words: FunctionWords, name: str) -> list[str]:
     kind, row = words.kinds[name], clause_row_of(words, name)
     if row is None:
         return []
-    others = (n for n, k in words.kinds.items() if n != name and k.kind == kind.kind)
-    is_shared = any(clause_row_of(words, other) is row for other in others)
+    is_shared = any(
+        clause_row_of(words, other) is row
+        for other, its in words.kinds.items()
+        if other != name and its.kind == kind.kind
+        if not its.values or {*its.values} & {*kind.values}
+    )
     return [form for form in row.forms_of(kind) if not is_shared or "{l}" in form or "{m}" in form]
 
 
@@ -216,9 +229,12 @@ def said_by_table(
         if ways and rng.random() < LISTED_SHARE:
             return rng.choice(ways)
     forms = _clear_forms(words, name)
+    if str(value).lower() in _NO_NAMES:
+        forms = [form for form in forms if "{l}" in form]
     if isinstance(value, Mapping) and not address_text(kind, value):
         return None  # is said by its keys
-    if row is None or not forms:
+    is_update = words.operation is not None and words.operation.sort == "change"
+    if row is None or not forms or (is_update and not row.of_change):
         return None
     is_sentence = bool(row.sentences) and rng.random() < SENTENCE_SHARE
     form = rng.choice(split_phrases(row.sentences) if is_sentence else forms)
@@ -242,7 +258,7 @@ def _is_text(kind: ArgumentKind) -> bool:
 def _tells_its_noun(kind: ArgumentKind) -> bool:
     """Return whether an identifier's letters imply its noun: "L-301" is a loan."""
     shape = kind.pattern or str((kind.examples or ("",))[0])
-    return kind.type == "string" and bool(re.match(r"\^?[A-Z]{1,4}-(?:\d|\\d|\[0-9)", shape))
+    return kind.type == "string" and bool(re.match(r"\^?[A-Z]{1,4}-?(?:\d|\\d|\[0-9)", shape))
 
 
 def _filled(
@@ -253,12 +269,19 @@ def _filled(
     return filled_form(form, label, text, row)
 
 
+def _at_time(found: re.Match[str]) -> str:
+    return f"{found[1] or 'at'} {found[2]}"
+
+
 def filled_form(form: str, label: str, text: str, row: ClauseRow) -> str:
     """Return a form with the value for {v}, the label for {l} and its named part for {m}."""
     named = re.search(rf"\b(?:{row.name})\b", label) if row.name else None
     part = (named[1] if named and named.re.groups else None) or label
     said = form.replace("{l}", label).replace("{m}", part).replace("{v}", text)
-    said = re.sub(r"\b(\w+) \1\b", r"\1", said)
+    said = re.sub(r"\b(1|one) of us\b", r"\1 person", said)
+    said = _ONE.sub(lambda one: f"{one[1]} {singular(one[2])}", said)
+    said = re.sub(r"\b(\w+) \1\b", r"\1", said.replace("{a}", with_article(text)))
+    said = re.sub(r"\b(?:in|(to)) the (midday|noon|night)\b", _at_time, said)
     return re.sub(r"\b([Aa]nother) an? ", r"\1 ", said)
 
 
@@ -291,10 +314,12 @@ def spoken_value_with_noun(words: FunctionWords, name: str, value: Any, rng: Ran
     if isinstance(value, list) or (kind.kind != "identifier" and not (bound and _is_text(kind))):
         return text
     nouns = words.thing_nouns() if name == words.primary else words.nouns(name)[:2]
-    needs_noun = bool(words.method) or not _tells_its_noun(kind)
-    if not nouns or (not needs_noun and rng.random() < 0.5):
+    bare_share = (0.3 if words.method else 0.5) if _tells_its_noun(kind) else 0.0
+    if not nouns or rng.random() < bare_share:
         return text
     noun = rng.choice(nouns)
+    if (others := other_nouns(noun)) and rng.random() < SYNONYM_SHARE:
+        noun = rng.choice(others)
     return f"{rng.choice(('', 'the ') if bound else ('', '', '', 'the '))}{noun} {text}"
 
 

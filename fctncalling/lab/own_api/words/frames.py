@@ -126,7 +126,7 @@ def frames_of_function(words: FunctionWords) -> list[RequestFrame]:
         for act in acts_of_function(words)
         for mood in MOODS
         for phrase in act.phrases.get(mood, ())
-        if (text := _with_slots(phrase, words))
+        if (text := _with_slots(phrase, words, act))
     ]
     return list({frame.key: frame for frame in found}.values())
 
@@ -189,14 +189,20 @@ def _changing_phrases(words: FunctionWords) -> list[tuple[str, str]]:
 _NESTED = frozenset({"boolean", "array", "object", "one_of", "unknown", "client"})
 
 
-def _with_slots(phrase: str, words: FunctionWords) -> str | None:
+_MAKING = ("make", "send")  # families of acts whose thing is what comes of them
+_ABOUT_ANOTHER = ("change", "claim")  # whose thing a settings' or a claim's number tells
+
+
+def _with_slots(phrase: str, words: FunctionWords, act: Act) -> str | None:
     """Return an act's phrase with slots of the function; None if it lacks one."""
     person, primary = words.other_person, words.primary
     if person is None and "{who}" in phrase:
         return None
     if operation := words.operation:  # of which the thing that is named may be a part
-        has_own = operation.own in (primary, None) if not words.method else operation.own == primary
-        if "{x}" in phrase and primary and not has_own:
+        is_apart = operation.own is None and (
+            act.family in _ABOUT_ANOTHER if words.method else act.family not in _MAKING
+        )
+        if "{x}" in phrase and primary and operation.own != primary and not is_apart:
             return None
     if primary is None and re.match(r"\{x\}|.*\b(?:has|with|of|for|up|out) \{x\}", phrase):
         return None  # speaks of a certain thing

@@ -18,6 +18,7 @@ from fctncalling.lab.own_api.english import (
 )
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.doc_sentence import (
+    PARTICLES,
     first_sentence,
     imperative,
     known_verbs,
@@ -44,7 +45,7 @@ _NAMING = frozenset("identifier person_name place email".split())
 _OTHER_ENDS = frozenset("code name slug".split())
 _UNITS = frozenset(
     "kg g km m cm mm eur usd gbp euros dollars minutes hours days percent pct celsius "
-    "seconds ms".split()
+    "seconds ms mg ml l liters litres miles meters metres hectares days weeks".split()
 )
 _NAMED = re.compile(
     r"(?:number|id|identifier|code|name|uuid|key|title) of (?:the |a |an |your |this )?"
@@ -55,6 +56,7 @@ _NUMBERED = re.compile(r"(?:the |a |an |your )?([a-z]+)(?:'s)? (?:number|no\.?|i
 _SHORTEST_NOUN = 3  # letters; a shorter name may be an abbreviation that nobody says
 _ADJECTIVES = frozenset("membership registration reference identification serial internal".split())
 _NO_THING = ("title", "reason", "note", "message", "problem", "username", "department")
+_ABOUT = re.compile(r"\b(?:of|for|about|where) (?:an?|the) ([a-z]+)\b(?! of)")
 _PLACED = re.compile(r"\b(?:from|to|reference|ref|postcode|zip|origin|destination)\b")
 
 
@@ -111,10 +113,14 @@ class FunctionWords:
         known |= {singular(word) for word in known}
         apart = {_without_id(name) for name in needed if f"{{{name}}}" not in self.path}
         of_name = spoken_name(self.doc.name)
-        of_name = of_name if of_name.split(" ")[0] in known_verbs() and " " in of_name else sentence
+        is_act = " " in of_name and of_name.split(" ")[0] in known_verbs() - {"return"}
+        of_name = of_name if is_act else sentence
         of_path = operation_of_path(self.method, self.path)
         for each in dict.fromkeys((sentence, of_name, of_path)):
             found = read_operation(each, self.method, self.path, parameters, known, apart)
+            is_act = re.search(r"\}/([a-z]+)$", self.path)  # "/shipments/{id}/redirect"
+            if found and found.own is None and each != of_path and is_act:
+                found = None if is_act[1] in known_verbs() and found.verb != is_act[1] else found
             if found and self._is_sound(found):
                 return found
         return None
@@ -132,6 +138,8 @@ class FunctionWords:
             said = {singular(each) for each in phrase.lower().split()}
             is_placed = operation.own is not None or operation.determiner == "my"
             return is_placed or "{" in phrase or operation.sort == "search" or bool(said & nouns)
+        if operation.head in PARTICLES:  # "take_back"
+            return False
         verbs = {words[0], operation.verb.split(" ")[0]}
         same = (verbs <= {*row.split()} for row in word_table("operations")["verbs"].values())
         return operation.head.split(" ")[-1] in nouns and (len(verbs) == 1 or any(same))
@@ -149,6 +157,8 @@ class FunctionWords:
         parts = before.rstrip("/").split("/")
         if in_path and parts[-1] and "{" not in parts[-1] and not behind.startswith(("/{", ",")):
             of_path = singular(spoken_name(parts[-1]))
+            if of_path.endswith("ing") and (about := _ABOUT.search(self.sentence)):
+                of_path, nouns = about[1], []  # "/tracking/{code}": "where a parcel is"
             is_generic = spaced_words(name) in _GENERIC | {"name", "code", "number"}
             is_generic |= bool(nouns) and not re.search("[aeiouy]", nouns[0])  # "tmpl"
             before = f" {spoken_name('/'.join(parts[:-1]))} "
@@ -162,6 +172,7 @@ class FunctionWords:
         is_last = in_path and not behind.strip("/")
         kind = self.kinds[name].kind
         is_bound = kind in (_BOUND if in_path else _NAMING)
+        is_bound |= kind == "enum" and not self.method  # zones of a garden, for example
         nouns = list(dict.fromkeys(nouns or ["one"]))
         return SpokenParameter(name, tuple(nouns), in_path, is_last, is_bound, kind == "enum")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from fctncalling.lab.own_api.english import enumerated, is_plural, plural, singular, with_article
+from fctncalling.lab.own_api.english import NUMBERS, enumerated, is_plural, plural, singular, with_article
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import (
     SAID_TOGETHER_SHARE,
@@ -180,18 +180,30 @@ def said_values(
         value = arguments[name]
         if name == words.primary and not words.method:
             text = spoken_value_with_noun(words, name, value, rng)
-            form = "- {} -" if words.kinds[name].kind == "identifier" else "for {}"
-            found.append(SaidValue(form.format(text), False))
+            found.append(SaidValue(f"for {text}", False))
         elif (said := said_by_table(words, name, value, rng, noun)) is not None:
             found.append(said)
         else:
             leaves = [*_labelled(words, name, value, rng)]
             found += [SaidValue(each.clause, False) for each in leaves if each.clause]
             labelled += [each for each in leaves if not each.clause]
+    found = _counts_together(found)
     found.sort(key=lambda each: "order" in each.text.split())  # "sorted by name in ... order"
     if labelled:
         found.insert(0, _together(words, labelled, mood, rng))
     return found
+
+
+def _counts_together(parts: Sequence[SaidValue]) -> list[SaidValue]:
+    """Return parts with the counts of people and things as one: "for two adults and a child"."""
+    counts = [part for part in parts if _COUNTED.fullmatch(part.text)]
+    if len(counts) < 2:
+        return [*parts]
+    together = enumerated([_COUNTED.fullmatch(part.text)[1] for part in counts])  # type: ignore[index]
+    return [SaidValue(f"for {together}", False), *(part for part in parts if part not in counts)]
+
+
+_COUNTED = re.compile(rf"(?:(?:for|with) |- )((?:\d+|{'|'.join(NUMBERS)}) [a-z]+)(?: -)?")
 
 
 def _labelled(words: FunctionWords, name: str, value: Any, rng: Random) -> Iterator[LabelledValue]:
@@ -233,7 +245,7 @@ def _together(
     placed = [each.phrase() for each in labelled if each.label in _PLACED]
     placed += [f"{'on' if day.kind == 'date' else 'at'} {day.text}"] if day else []
     numbered = [each for each in labelled if each.kind == "identifier"]
-    if numbered := numbered if len(numbered) == 1 and numbered[0].label not in _PLACED else []:
+    if numbered := numbered if len(numbered) == 1 and numbered[0].label not in _PLACED | _GENERIC else []:
         placed += [f"for {numbered[0].label} {numbered[0].text}"]
     named = [each for each in labelled if each.label not in _PLACED and each is not day]
     named = [each for each in named if each not in numbered]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile
 
 from fctncalling.lab.own_api.english import (
@@ -17,7 +17,13 @@ from fctncalling.lab.own_api.english import (
     with_article,
 )
 from fctncalling.lab.own_api.words.doc_sentence import PARTICLES, known_verbs
-from fctncalling.lab.own_api.words.vocabulary import split_phrases, spoken_name, word_table
+from fctncalling.lab.own_api.words.vocabulary import (
+    other_nouns,
+    other_verbs,
+    split_phrases,
+    spoken_name,
+    word_table,
+)
 
 FILL = frozenset(
     "a an the one single specific specified given particular certain individual existing provided "
@@ -188,6 +194,9 @@ class NounBinding:
                 found.append(f"{place} {{{parameter}}}")
             elif self._tells_nothing(words, kept):
                 untold = True
+                its = [each for each in self._open.values() if each.in_path]
+                if place == "from" and len(its) == 1 and words[0].lower() in INDEFINITE:
+                    found.append(f"from {{{self._take(its[0], its[0].nouns[0])}}}")
             elif kept and place not in ("by", "using") and kept[-1].lower() not in _UNTOLD:
                 found.append(f"{place} {_with_determiner(words, kept, self._has_articles)}")
         return tuple(found)
@@ -317,8 +326,17 @@ class SpokenOperation:
 
     def phrases(self) -> Iterator[tuple[str, str]]:
         """Yield (mood, phrase) of all ways to ask for it, slots within."""
-        row = word_table("operations")[self._row()]
-        parts = self._parts()
+        yield from self._phrases_of(self._row())
+        noun = self.thing.split(" ")[-1]
+        for other in () if self.own else other_nouns(singular(noun)):
+            other = plural(other) if is_plural(noun) else other
+            thing = f"{self.thing.removesuffix(noun)}{other}"
+            yield from replace(self, thing=thing)._phrases_of(self._row())
+        for other in other_verbs(self.verb):
+            yield from replace(self, verb=other)._phrases_of("verb")
+
+    def _phrases_of(self, row_name: str) -> Iterator[tuple[str, str]]:
+        row, parts = word_table("operations")[row_name], self._parts()
         several = self.many and self.own is None
         for mood in MOODS:
             for form in split_phrases(row[mood]):
@@ -337,7 +355,7 @@ class SpokenOperation:
             return "look_many"
         if self.sort == "look":
             return "look_fact" if self.thing.split(" ")[-1] in _FACTS else "look_one"
-        if self.verb.split(" ")[-1] in PLACING | PARTICLES:
+        if self.verb.split(" ")[-1] in PLACING - PARTICLES:
             return "bare"
         goes = any(re.match(r"(?:from|to|into|with|as|against) ", each) for each in self.places)
         acts_on_one = self.sort in ("make", "search") and self.own is not None
@@ -347,7 +365,8 @@ class SpokenOperation:
     def _parts(self) -> dict[str, str]:
         """Return the replacement of each mark of a phrase; "\\0" for a missing part."""
         stays = self.thing.split(" ")[-1] in _WITH_TO and self.places[:1] == self.places
-        of_thing, after = (self.places, ()) if stays else ((), self.places)
+        stays |= self.places[:1] != () and self.places[0].startswith("of ")
+        of_thing, after = (self.places[:1], self.places[1:]) if stays else ((), self.places)
         owners, places = " ".join([*self.owners, *of_thing]), " ".join(after)
         noun = self.head
         is_mass = noun.split(" ")[-1] in MASS
@@ -365,7 +384,7 @@ class SpokenOperation:
             if (owner := _ONE_OWNER.fullmatch(f"{owners} {places}".strip()))
             else "\0",
             "v": self.verb,
-            "d": participle(self.verb) if " " not in self.verb else "\0",
+            "d": " ".join([participle(self.verb.split(" ")[0]), *self.verb.split(" ")[1:]]),
         }
 
 
@@ -434,6 +453,7 @@ def _plain(sentence: str, known: Collection[str]) -> list[str]:
     """Return a sentence's words, in small letters unless they are names."""
     text = re.sub(r"\b(logged|signed|built|opted)[ -](in|on|out)\b", r"\1-\2", sentence)
     text = re.sub(r"^(\w+)/\w+", r"\1", text)  # "Start/Resume Playback"
+    text = re.sub(r"^((?:take|get|move|pull|sign)s? .+?) out of ", r"\1 from ", text, flags=re.I)
     text = re.sub(r"\b(?:belonging|related|attached|assigned) to\b|\bassociated with\b", "of", text)
     if len((head := text.split(", ")[0]).split()) > 2:
         text = head
@@ -482,6 +502,12 @@ def _segments(words: list[str]) -> tuple[str, list[Segment]]:
             segments.append((word, []))
         else:
             segments[-1][1].append(word)
+    place, last = segments[-1]
+    if place in PARTICLES and not last:  # "check the passengers of a booking in"
+        return f"{verb} {place}", segments[:-1]
+    first = segments[0][1]
+    if " " not in verb and len(content(first)) > 1 and first[-1] in PARTICLES:
+        verb = f"{verb} {first.pop()}"  # "sign a student up for a course"
     return verb, segments
 
 

@@ -207,16 +207,18 @@ def plural_slot(text: str, name: str) -> str | None:
 
 def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) -> SaidCall:
     sentences = [part.text for part in parts if part.is_sentence]
+    is_apart = False
     for part in parts:
         if part.is_sentence:
             continue
         if part.text.startswith("- "):
             text += f", {part.text.strip('- ')}"
-        elif text.endswith("?") or rng.random() < 0.06:
+        elif text.endswith("?") or rng.random() < 0.03:
             sentences.insert(0, part.text)
         else:
-            joins = _JOINING.match(part.text) and rng.random() < 0.88
+            joins = _JOINING.match(part.text) and not is_apart and rng.random() < 0.92
             text += f"{'' if part.text.startswith(':') else ' ' if joins else ', '}{part.text}"
+        is_apart = part.text.startswith("- ")
     return SaidCall(text, mood, tuple(sentences))
 
 
@@ -279,10 +281,11 @@ def framed_text(text: str, register: str, rng: Random) -> str:
     frame = register_table_phrases("frame")
     text = _capital(text)
     greeting = ""
-    if rng.random() < {"polite": 0.35, "terse": 0.05}.get(register, 0.15):
+    opens = _OPENS.match(text) is not None  # "Hello. Excuse me, hey": one is enough
+    if not opens and rng.random() < {"polite": 0.3, "terse": 0.05}.get(register, 0.12):
         greeting = rng.choice(frame["greetings"])
     before = behind = ""
-    if register != "terse" and rng.random() < 0.08:
+    if register != "terse" and rng.random() < 0.05:
         aside = rng.choice(frame["asides"])
         before, behind = (f"{aside} ", "") if rng.random() < 0.5 else ("", f" {aside}")
     if greeting:
@@ -291,9 +294,14 @@ def framed_text(text: str, register: str, rng: Random) -> str:
             text = _small_first(text)
         before = f"{greeting}{'! ' if before and mark == ', ' else mark}{before}"
     text = f"{before}{text}{behind}"
-    if rng.random() < {"polite": 0.3, "terse": 0.04}.get(register, 0.1):
+    if rng.random() < {"polite": 0.2, "terse": 0.03}.get(register, 0.08):
         text = f"{text} {rng.choice(frame['endings'])}"
     return _polished(text, register, rng)
+
+
+_OPENS = re.compile(
+    r"(?:excuse|sorry|one question|quick|just|say|hey|hi|hello|so|well|ok|next|good|go)\b", re.I
+)
 
 
 def _polished(text: str, register: str, rng: Random) -> str:

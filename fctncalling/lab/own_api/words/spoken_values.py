@@ -143,7 +143,7 @@ def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
     """Return the words of a listed value: itself, and those that fit none of the other values."""
     text = str(value)
     if kind.topic in STANDARDS:
-        return [text, *STANDARDS[kind.topic].says(text)]
+        return [text, *STANDARDS[kind.topic].says(text) * 3]
     shouted = kind.evidence != "x-kind" and re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", text)
     if re.search(r"\w[.:/]\w|[\[\]{}\d]", text) or not (shouted or re.search(r"[a-z]", text)):
         return [text]  # codes are said as they are
@@ -206,7 +206,8 @@ def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
     if amount is not None and rng.random() < 0.3:
         return amount
     plain, numerals = _plain(value), f"{value:,.12g}"
-    is_amount = kind.kind not in ("identifier", "year") and not kind.topic
+    is_year = (kind.minimum or 0) >= 1000 and (kind.maximum or 9999) < 2200
+    is_amount = kind.kind not in ("identifier", "year") and not kind.topic and not is_year
     if value >= 1000 and is_amount and rng.random() < 0.4:
         plain = numerals.replace(",", rng.choice((",", ",", " ")))
     elif value == int(value) and 0 < value < len(NUMBERS) and rng.random() < 0.4:
