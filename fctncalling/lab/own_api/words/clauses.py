@@ -44,6 +44,7 @@ _IF_TRUE = re.compile(
     rf"^(?:optional|boolean), |^(?:if|when)(?: this is)?(?: set)?(?: to)? {_TRUE},? (?:will )?"
 )
 _ADJECTIVE = re.compile(r"\w+(?:ed|able|ible|ive|al|ic|ate|ent|ant|ary|ous|less|ful|only)$")
+_OTHER_VERB = re.compile(r"\w (?:has|have|comes?|needs?|wants?|goes|go|includes?|brings?) ")
 MOST_WORDS = 12
 
 
@@ -97,11 +98,11 @@ def _wished(wish: str, value: bool) -> list[str]:
 
 def _stated(words: FunctionWords, clause: str, value: bool) -> list[str]:
     most = 7 if words.method else MOST_WORDS  # a longer one is a document's, no person's
-    verb = re.search(r" (?:is|are|was|should|will) ", clause)
+    verb = re.search(r" (?:is|are|was|should|will|can|may|must) ", clause)
     is_plain = len(clause.split()) <= most and not re.search(r"\b(?:true|false|not)\b", clause)
-    if verb is None or not is_plain:
+    if not is_plain or not (verb or (value and _OTHER_VERB.search(clause))):
         return []
-    return [clause] if value else [clause.replace(verb[0], f"{verb[0]}not ", 1)]
+    return [clause] if value else [clause.replace(verb[0], f"{verb[0]}not ", 1)] if verb else []
 
 
 def _of_name(words: FunctionWords, name: str, value: bool) -> list[str]:
@@ -233,6 +234,8 @@ def said_by_table(
         forms = [form for form in forms if "{l}" in form]
     if isinstance(value, Mapping) and not address_text(kind, value):
         return None  # is said by its keys
+    if words.operation and words.label(name) == words.operation.head and kind.kind in _NUMBERED:
+        return SaidValue(f"of {spoken_value(kind, value, rng)}", False)  # "record a weight of 3 kg"
     is_update = words.operation is not None and words.operation.sort == "change"
     if row is None or not forms or (is_update and not row.of_change):
         return None

@@ -31,6 +31,7 @@ FILL = frozenset(
     "following set list full compact complete current".split()
 )
 INDEFINITE = frozenset("a an one another".split())
+_ANY_OF_SOME = INDEFINITE | {"two", "somebody", "someone"}  # "between two ports"
 _UNTOLD = frozenset(
     "id ids identifier identifiers parameter parameters body filter filters sort sorts input array "
     "arrays data details information".split()
@@ -204,7 +205,7 @@ class NounBinding:
     def _tells_nothing(self, words: list[str], kept: list[str]) -> bool:
         """Return whether a place is any one ("for a project") or is said by a separate value."""
         low = [each.lower() for each in words]
-        any_one = low[:1] and (low[0] in INDEFINITE or {*low} & _ANY_ONE)
+        any_one = low[:1] and (low[0] in _ANY_OF_SOME or {*low} & _ANY_ONE)
         users = any(re.match(r"users?['\u2019]s?$", each) for each in low)
         said = singular(" ".join(kept).lower().replace("-", ""))
         is_bound = said in self.nouns.values() or said.split(" ")[-1:] == ["once"]
@@ -409,6 +410,9 @@ def read_operation(
     place, words = segments[0]
     if place or not words:
         return None
+    if at := next((i for i, word in enumerate(words) if i and word in INDEFINITE), 0):
+        segments[1:1] = [("to", words[:at])]  # "send an owner a reminder"
+        words = words[at:]
     has_articles = re.search(r"\b(?:an?|the)\b", sentence) is not None
     binding = NounBinding(verb, sort, path, parameters, has_articles, said_apart)
     many, determiner, thing = binding.thing(words)
