@@ -48,7 +48,7 @@ _UNITS = frozenset(
     "seconds ms mg ml l liters litres miles meters metres hectares days weeks".split()
 )
 _NAMED = re.compile(
-    r"(?:number|id|identifier|code|name|uuid|key|title) of (?:the |a |an |your |this )?"
+    r"(?:number|id|identifier|code|name|uuid|key|title) of (?:(?:the|an?|your|this|its|their) )?"
     r"([a-z][a-z' ]*?)(?=[,.;:(]|$| such\b| as\b| in\b| to\b| that\b| which\b| who\b| whose\b"
     r"| for\b| with\b| on\b)"
 )
@@ -114,7 +114,8 @@ class FunctionWords:
         apart = {_without_id(name) for name in needed if f"{{{name}}}" not in self.path}
         of_name = spoken_name(self.doc.name)
         is_act = " " in of_name and of_name.split(" ")[0] in known_verbs() - {"return"}
-        of_name = of_name if is_act else sentence
+        tells = self.verb in word_table("operations")["verbs"]["look"].split()
+        of_name = of_name if is_act and not tells else sentence
         of_path = operation_of_path(self.method, self.path)
         for each in dict.fromkeys((sentence, of_name, of_path)):
             found = read_operation(each, self.method, self.path, parameters, known, apart)

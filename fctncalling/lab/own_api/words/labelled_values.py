@@ -212,7 +212,8 @@ def _labelled(words: FunctionWords, name: str, value: Any, rng: Random) -> Itera
     is_number = label in _GENERIC or kind.kind == "identifier"
     label = noun if is_number and noun != "one" else label
     leaves = [*_leaves(kind, value, label, rng)]
-    if not isinstance(value, Mapping):  # whose row is known to be clear or not
+    is_update = words.operation is not None and words.operation.sort == "change"
+    if is_update or not isinstance(value, Mapping):  # whose row is known to be clear or not
         leaves = [each._replace(clause="") for each in leaves]
     if not _are_distinct([each.label for each in leaves]):
         leaves = [LabelledValue(label, spoken_value(kind, value, rng), kind.kind)]

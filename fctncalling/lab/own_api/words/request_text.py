@@ -308,6 +308,7 @@ def _polished(text: str, register: str, rng: Random) -> str:
     """Return a text with its articles, spaces and marks right; hurried ones lose some of these."""
     text = correct_articles(re.sub(r"\s+", " ", text).strip())
     text = re.sub(r" ([,.?!;:])(?!\w)", r"\1", text)
+    text = re.sub(r"\b(over|to|in|for|at|on) \1\b", r"\1", text)
     text = re.sub(r"\.{2,}|(?<=[?!])\.|,(?=[.?!])", lambda m: "." if m[0][0] == "." else "", text)
     text = re.sub(r"(?<=[?!])\.", "", text)
     if register == "terse":

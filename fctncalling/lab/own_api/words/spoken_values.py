@@ -143,7 +143,7 @@ def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
     """Return the words of a listed value: itself, and those that fit none of the other values."""
     text = str(value)
     if kind.topic in STANDARDS:
-        return [text, *STANDARDS[kind.topic].says(text) * 3]
+        return [text, *STANDARDS[kind.topic].says(text) * 5]
     shouted = kind.evidence != "x-kind" and re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", text)
     if re.search(r"\w[.:/]\w|[\[\]{}\d]", text) or not (shouted or re.search(r"[a-z]", text)):
         return [text]  # codes are said as they are
