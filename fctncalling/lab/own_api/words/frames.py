@@ -158,7 +158,9 @@ def _doc_phrases(words: FunctionWords) -> list[tuple[str, str]]:
     text = short if says_as_much else whole
     if questions := [*question_phrases(text)]:
         return questions
-    if shown := re.match(r"(?:(?:show|tell)(?: me)?|list|get|display|view) (?=the |all |our |your |every)", text):
+    if shown := re.match(
+        r"(?:(?:show|tell)(?: me)?|list|get|display|view) (?=the |all |our |your |every)", text
+    ):
         return [*_filled_row("shown", {"t": text[shown.end() :]})]
     return [*_filled_row("plain", {"p": text})]
 

@@ -11,7 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from fctncalling.lab.own_api.english import NUMBERS, enumerated, is_plural, plural, singular, with_article
+from fctncalling.lab.own_api.english import (
+    NUMBERS,
+    enumerated,
+    is_plural,
+    plural,
+    singular,
+    with_article,
+)
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import (
     SAID_TOGETHER_SHARE,
@@ -40,16 +47,12 @@ WRAPPERS = frozenset("data body attributes properties payload object request inp
 """Labels of objects that say nothing of what is in them."""
 _ID_ENDS = frozenset("id ids uuid gid sid guid".split())
 _GENERIC = frozenset("id ids number no key".split())
-_QUERIES = ("query", "search", "q", "keyword", "search term")
 _OF_QUERIES = frozenset(
     {"filter", "filters", "sort", "sorts", "sort by", "order by", "where", "query"}
 )
 _BARE = frozenset("content text value data id body".split())
 _PLACED = frozenset("from to since until before after via near cc bcc".split())
-_WAYS = {"origin": "from", "destination": "to"}
-_DAYS = frozenset("date day time".split())
 _NUMBERS = ("integer", "number", "quantity_with_unit")
-_MOMENTS = ("date", "datetime", "time", "month", "year")
 
 
 class LabelledValue(NamedTuple):
@@ -114,7 +117,9 @@ def _leaves(kind: ArgumentKind, value: Any, label: str, rng: Random) -> Iterator
         text = spoken_value(kind, value, rng)
         is_prose = kind.kind == "free_text" and len(text.split()) > 3
         quoted = f'"{text}"' if is_prose else with_optional_quotes(kind, text, "", rng)
-        yield LabelledValue(label, quoted, (kind.item or kind).kind, _clause(kind, label, quoted, rng))
+        yield LabelledValue(
+            label, quoted, (kind.item or kind).kind, _clause(kind, label, quoted, rng)
+        )
 
 
 def _clause(kind: ArgumentKind, label: str, text: str, rng: Random) -> str:
@@ -225,10 +230,6 @@ def _told(words: FunctionWords, value: LabelledValue) -> str:
     """Return a label as people say it: reply-to address, the name of a person who books."""
     label = re.sub(r"(?<=\w) at$", " time", value.label)
     label = re.sub(r"^(min|max)(?= )", r"\1imum", label)
-    if label in _QUERIES:
-        return "search term"
-    if value.kind in (*_MOMENTS, "identifier", "place"):
-        label = _WAYS.get(label, label)
     if value.kind == "email" and label not in _PLACED and not re.search(r"mail|address", label):
         return f"{label.replace(' ', '-')} address"
     return label if label not in WRAPPERS or value.kind != "identifier" else words.noun
@@ -241,36 +242,18 @@ def _together(
     sort = words.operation.sort if words.operation else "other"
     if sort == "change":
         return _changed(labelled, mood, rng)
-    days = [each for each in labelled if each.kind in _MOMENTS]
-    day = days[0] if len(days) == 1 and days[0].label in _DAYS else None
     placed = [each.phrase() for each in labelled if each.label in _PLACED]
-    placed += [f"{'on' if day.kind == 'date' else 'at'} {day.text}"] if day else []
-    numbered = [each for each in labelled if each.kind == "identifier"]
-    if numbered := numbered if len(numbered) == 1 and numbered[0].label not in _PLACED | _GENERIC else []:
-        placed += [f"for {numbered[0].label} {numbered[0].text}"]
-    named = [each for each in labelled if each.label not in _PLACED and each is not day]
-    named = [each for each in named if each not in numbered]
-    if len(named) == 1 and not placed:
-        return _alone(named[0], sort, mood, rng)
-    if not placed and rng.random() < 0.2 and not any(e.kind in _NUMBERS for e in named):
+    numbered = [e for e in labelled if e.kind == "identifier" and e.label not in _PLACED | _GENERIC]
+    placed += [f"for {each.label} {each.text}" for each in numbered[:1]]
+    named = [each for each in labelled if each.label not in _PLACED and each not in numbered[:1]]
+    roll = rng.random()
+    if not placed and roll < 0.12 and not any(each.kind in _NUMBERS for each in named):
         parts = [f"the {each.label} {_be(each.label)} {each.text}" for each in named]
         return SaidValue(enumerated(parts), True)
-    if not placed and mood != "ask" and rng.random() < 0.12:
+    if not placed and mood != "ask" and len(named) > 1 and roll > 0.8:
         return SaidValue(f": {', '.join(each.phrase('').strip() for each in named)}", False)
     clause = f"with {enumerated([each.phrase() for each in named])}" if named else ""
     return SaidValue(" ".join([*placed, clause]).strip(), False)
-
-
-def _alone(value: LabelledValue, sort: str, mood: str, rng: Random) -> SaidValue:
-    label, text, kind = value[:3]
-    if label in ("name", "title") and sort == "make":
-        said = (f"called {text}", f"named {text}", f"with the {label} {text}")
-        return SaidValue(rng.choice(said), False)
-    if label in _QUERIES:
-        return SaidValue(f"matching {text}", False)
-    if rng.random() < 0.1 and kind not in _NUMBERS:
-        return SaidValue(f"the {label} {_be(label)} {text}", True)
-    return SaidValue(f"with {value.phrase()}", False)
 
 
 def _changed(labelled: Sequence[LabelledValue], mood: str, rng: Random) -> SaidValue:

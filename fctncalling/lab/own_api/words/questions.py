@@ -9,7 +9,7 @@ from fctncalling.lab.own_api.english import base_verb
 from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 
 _TOLD = re.compile(
-    r"(?:tell|show|list|check|see|find out|say|look up|get|return|compute|calculate|estimate)(?: me)? "
+    r"(?:tell|show|list|check|see|find out|say|get|return|compute|calculate|estimate)(?: me)? "
     r"((?:how|what|which|where|when|who|whose|whether|if)\b.+)",
     re.IGNORECASE,
 )

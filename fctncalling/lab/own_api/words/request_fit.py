@@ -13,7 +13,7 @@ from typing import Any
 from fctncalling.lab.own_api.english import base_verb, is_plural, singular
 from fctncalling.lab.own_api.function_choice import stem
 from fctncalling.lab.own_api.words.doc_sentence import first_sentence
-from fctncalling.lab.own_api.words.vocabulary import spoken_name, split_phrases, word_table
+from fctncalling.lab.own_api.words.vocabulary import split_phrases, spoken_name, word_table
 
 LEAD = 1.02  # by which the called functions are ahead of all others
 _UNTELLING = frozenset(

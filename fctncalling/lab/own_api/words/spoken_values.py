@@ -111,7 +111,11 @@ def address_text(kind: ArgumentKind, value: Mapping[str, Any]) -> str:
     """
     parts = [""] * len(_ADDRESS)
     keys = kind.keys_of(value)
-    inner = {name: address_text(keys[name], e) for name, e in value.items() if _is_in(keys, name, e)}
+    inner = {
+        name: address_text(keys[name], each)
+        for name, each in value.items()
+        if name in keys and isinstance(each, Mapping)
+    }
     people = [name for name in value if name in keys and keys[name].kind == "person_name"]
     if len(inner) == 1 and all(inner.values()) and len(people) == 1 and len(value) == 2:
         return f"{value[people[0]]}, {next(iter(inner.values()))}"
@@ -126,10 +130,6 @@ def address_text(kind: ArgumentKind, value: Mapping[str, Any]) -> str:
         return ""
     lines = [f"{street} {number}".strip(), f"{code} {city}".strip(), *rest]
     return ", ".join(filter(None, lines))
-
-
-def _is_in(keys: Mapping[str, ArgumentKind], name: str, value: Any) -> bool:
-    return name in keys and isinstance(value, Mapping)
 
 
 def _plain(value: Any) -> str:
