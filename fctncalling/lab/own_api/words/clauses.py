@@ -326,14 +326,6 @@ def spoken_value_with_noun(words: FunctionWords, name: str, value: Any, rng: Ran
     return f"{rng.choice(('', 'the ') if bound else ('', '', '', 'the '))}{noun} {text}"
 
 
-_PAIRS = [
-    tuple(pair.split("/"))
-    for pair in (
-        "start/end, begin/end, from/to, from/until, since/until, after/before, check in/check out, "
-        "checkin/checkout, min/max, minimum/maximum, first/last, open/close, opens/closes, "
-        "pickup/return, origin/destination, departure/arrival, source/target, earliest/latest"
-    ).split(", ")
-]
 _WITH_ORDER = frozenset("date time datetime integer number quantity_with_unit year".split())
 _NUMBERED = frozenset("integer number quantity_with_unit".split())
 _OF_PLACES = frozenset("identifier place enum free_text standard".split())
@@ -357,7 +349,7 @@ def span_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
             if name == other or kind.kind != its.kind or kind.kind not in _WITH_ORDER | _OF_PLACES:
                 continue
             one, two = f" {spaced_words(name)} ", f" {spaced_words(other)} "
-            for first, second in _PAIRS:
+            for first, second in word_table("value_words")["pairs"]:
                 if f" {first} " in one and one.replace(f" {first} ", f" {second} ") == two:
                     found.append((name, other))
     return found

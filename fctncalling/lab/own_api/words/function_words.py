@@ -32,21 +32,11 @@ from fctncalling.lab.own_api.words.operation import (
 )
 from fctncalling.lab.own_api.words.vocabulary import spoken_name, word_table
 
-PEOPLE = frozenset(
-    "reader user customer client member guest patient passenger employee person student owner "
-    "tenant contact colleague driver player teacher doctor volunteer author recipient receiver "
-    "sender assignee participant attendee borrower host organizer organiser worker visitor friend "
-    "name people invitee buyer seller agent staff adopter".split()
-)
 _ID_ENDS = frozenset("id ids gid uid guid sid number no uuid identifier key ref nr num".split())
 _GENERIC = frozenset("id gid uid uuid guid sid key identifier slug".split())
 _BOUND = frozenset("identifier free_text person_name place email integer url enum".split())
 _NAMING = frozenset("identifier person_name place email".split())
 _OTHER_ENDS = frozenset("code name slug".split())
-_UNITS = frozenset(
-    "kg g km m cm mm eur usd gbp euros dollars minutes hours days percent pct celsius "
-    "seconds ms mg ml l liters litres miles meters metres hectares days weeks".split()
-)
 _NAMED = re.compile(
     r"(?:number|id|identifier|code|name|uuid|key|title) of (?:(?:the|an?|your|this|its|their) )?"
     r"([a-z][a-z' ]*?)(?=[,.;:(]|$| such\b| as\b| in\b| to\b| that\b| which\b| who\b| whose\b"
@@ -113,9 +103,9 @@ class FunctionWords:
         known |= {singular(word) for word in known}
         apart = {_without_id(name) for name in needed if f"{{{name}}}" not in self.path}
         of_name = spoken_name(self.doc.name)
-        is_act = " " in of_name and of_name.split(" ")[0] in known_verbs() - {"return"}
+        has_verb = " " in of_name and of_name.split(" ")[0] in known_verbs() - {"return"}
         tells = self.verb in word_table("operations")["verbs"]["look"].split()
-        of_name = of_name if is_act and not tells else sentence
+        of_name = of_name if has_verb and not tells else sentence
         of_path = operation_of_path(self.method, self.path)
         for each in dict.fromkeys((sentence, of_name, of_path)):
             found = read_operation(each, self.method, self.path, parameters, known, apart)
@@ -266,7 +256,8 @@ class FunctionWords:
     def is_person(self, name: str) -> bool:
         """Return whether a parameter's values are people or their numbers."""
         kind = self.kinds[name].item or self.kinds[name]
-        is_numbered = kind.kind == "identifier" and PEOPLE & {*self.nouns(name)[0].split()}
+        people = {*word_table("operations")["people"].split()}
+        is_numbered = kind.kind == "identifier" and people & {*self.nouns(name)[0].split()}
         return kind.kind == "person_name" or bool(is_numbered)
 
     def filled(self, text: str) -> str:
@@ -337,6 +328,6 @@ class FunctionWords:
 def _without_id(name: str) -> str:
     """Return the words of a parameter's name without its unit and "id"."""
     words = spoken_name(name).removeprefix("body ").split()
-    while len(words) > 1 and words[-1] in _UNITS | {"id", "ids", "uuid", "gid", "sid", "guid"}:
+    while len(words) > 1 and words[-1] in word_table("operations")["name_ends"].split():
         words.pop()
     return " ".join(words)

@@ -16,14 +16,7 @@ from fctncalling.lab.own_api.words.doc_sentence import first_sentence
 from fctncalling.lab.own_api.words.vocabulary import split_phrases, spoken_name, word_table
 
 LEAD = 1.02  # by which the called functions are ahead of all others
-_UNTELLING = frozenset(
-    "a an the of for to from in on at by with without about and or is are was be been it its this "
-    "that these those i me my we us our you your he she they can could would will may please all "
-    "any some one single given specific specified particular certain existing as so not no do "
-    "does have has had if when what which who there here just need want like now by using via per "
-    "also id ids api endpoint returns return http metadata details information hi hello hey good "
-    "morning afternoon evening thanks thank".split()
-)
+_UNTELLING = frozenset(word_table("operations")["untelling"].split())
 _CUES = {
     "end": r"\b(?:rid of|no longer|any ?more|can go|away)\b",
     "make": r"\bnew\b|\bset up\b|\bmissing\b",

@@ -208,6 +208,7 @@ def plural_slot(text: str, name: str) -> str | None:
 def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) -> SaidCall:
     sentences = [part.text for part in parts if part.is_sentence]
     is_apart = False
+    text = text if all(part.is_sentence for part in parts) else text.removesuffix(", please")
     for part in parts:
         if part.is_sentence:
             continue

@@ -94,22 +94,13 @@ def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
     return _number(kind, value, rng) if is_number else _text(kind, str(value), rng)
 
 
-_ADDRESS = (
-    r"street(?: name| address)?|address(?: line)?(?: ?1)?|line ?1?",
-    "house number|number|house no|building",
-    "postcode|post code|postal code|zip|zip code",
-    "city|town|place|locality",
-    "state|region|province|county",
-    "country(?: code)?",
-)
-
-
 def address_text(kind: ArgumentKind, value: Mapping[str, Any]) -> str:
     """Return an object as a written address: "Long Lane 14, 04109 Leipzig"; "" for others.
 
     A receiver beside an address stands before it.
     """
-    parts = [""] * len(_ADDRESS)
+    lines_of = [*word_table("value_words")["address"].values()]
+    parts = [""] * len(lines_of)
     keys = kind.keys_of(value)
     inner = {
         name: address_text(keys[name], each)
@@ -121,7 +112,7 @@ def address_text(kind: ArgumentKind, value: Mapping[str, Any]) -> str:
         return f"{value[people[0]]}, {next(iter(inner.values()))}"
     for name, each in value.items():
         words = spaced_words(name)
-        at = next((i for i, p in enumerate(_ADDRESS) if re.fullmatch(p, words)), None)
+        at = next((i for i, p in enumerate(lines_of) if re.fullmatch(p, words)), None)
         if at is None or parts[at] or not isinstance(each, str | int):
             return ""
         parts[at] = str(each)
@@ -143,7 +134,7 @@ def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
     """Return the words of a listed value: itself, and those that fit none of the other values."""
     text = str(value)
     if kind.topic in STANDARDS:
-        return [text, *STANDARDS[kind.topic].says(text) * 5]
+        return [text, *[*STANDARDS[kind.topic].says(text)] * 5]  # codes are rarely said
     shouted = kind.evidence != "x-kind" and re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", text)
     if re.search(r"\w[.:/]\w|[\[\]{}\d]", text) or not (shouted or re.search(r"[a-z]", text)):
         return [text]  # codes are said as they are
@@ -179,21 +170,6 @@ def _all_words(value: str) -> frozenset[str]:
     return frozenset((*words, re.sub("[_-]", " ", value.lower())))
 
 
-_UNITS = {
-    "degrees Celsius": "temperature-celsius",
-    "%": "concentr-percent",
-    **{f"{each}s": f"duration-{each}" for each in "second minute hour day week month year".split()},
-    "kg": "mass-kilogram",
-    "g": "mass-gram",
-    "km": "length-kilometer",
-    "m": "length-meter",
-    "l": "volume-liter",
-    "cm": "length-centimeter",
-    "mm": "length-millimeter",
-    "miles": "length-mile",
-}
-
-
 def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
     unit = kind.unit
     if kind.topic == "fraction":
@@ -214,16 +190,17 @@ def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
         plain = NUMBERS[int(value)]
     elif value % 1 == 0.5 and 1 <= value < len(NUMBERS) and rng.random() < 0.2:
         plain = f"{NUMBERS[int(value)]} and a half"
-    if unit not in _UNITS or round(value, 3) != value:  # forms of units round
+    units = word_table("value_words")["units"]
+    if unit not in units or round(value, 3) != value:  # forms of units round
         return plain
-    is_duration = _UNITS[unit].startswith("duration")
+    is_duration = units[unit].startswith("duration")
     if value == 1 and is_duration:
         one = singular(unit)
         return f"{rng.choice(('one', '1', 'a' if one != 'hour' else 'an'))} {one}"
     is_long = is_duration or plain.isalpha() or rng.random() < 0.5 or " " in plain
     text = library("babel.units").format_unit(
         value,
-        _UNITS[unit],
+        units[unit],
         length="long" if is_long else "short",
         locale=rng.choice(("en_GB", "en_US")),
     )
