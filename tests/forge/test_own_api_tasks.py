@@ -302,8 +302,8 @@ def test_written_phrases_change_nothing_until_a_line_of_them_does(
     file = tmp_path / "mine" / "phrases.toml"  # a folder that is not there yet
     ours, read, edited = (tmp_path / name for name in ("ours.jsonl", "read.jsonl", "edited.jsonl"))
     few = ("--held_out", "8", "--category", "multiple")
-    tasks = forged(spec, ours, "--write_phrases", str(file), *few, num_tasks=24)
-    forged(spec, read, "--phrases", str(file), *few, num_tasks=24)
+    tasks = forged(spec, ours, "--write_phrases", str(file), *few, num_tasks=60)
+    forged(spec, read, "--phrases", str(file), *few, num_tasks=60)
     for end in ("", ".held_out.jsonl"):
         files = [path.with_name(f"{path.name}{end}") for path in (ours, read)]
         assert files[0].read_bytes() == files[1].read_bytes()
@@ -314,7 +314,7 @@ def test_written_phrases_change_nothing_until_a_line_of_them_does(
     whole = file.read_text(encoding="utf-8")
     assert f'  "{lost}",\n' in whole
     file.write_text(whole.replace(f'  "{lost}",\n', f'  "oblige {lost}",\n'), encoding="utf-8")
-    mended = forged(spec, edited, "--phrases", str(file), *few, num_tasks=24)
+    mended = forged(spec, edited, "--phrases", str(file), *few, num_tasks=60)
     assert any("blige" in text_of(each) for each in mended)
     ledger = Path(f"{edited}.ledger.jsonl").read_text(encoding="utf-8")
     assert f': {lost}"' not in ledger

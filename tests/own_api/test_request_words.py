@@ -12,10 +12,17 @@ from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
 from fctncalling.lab.own_api.words.clauses import said_flag
 from fctncalling.lab.own_api.words.doc_sentence import imperative
+from fctncalling.lab.own_api.words.frames import frames_of_function
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.labelled_values import can_be_said, said_values
+from fctncalling.lab.own_api.words.questions import question_phrases
 from fctncalling.lab.own_api.words.request_fit import RequestFit
-from fctncalling.lab.own_api.words.spoken_values import enum_value_words, spoken_value
+from fctncalling.lab.own_api.words.request_text import said_call
+from fctncalling.lab.own_api.words.spoken_values import (
+    address_text,
+    enum_value_words,
+    spoken_value,
+)
 
 
 @pytest.mark.parametrize(
@@ -221,6 +228,75 @@ def test_values_of_operations_are_said_with_their_nouns_and_constants_are_not(
         plain = said.replace('"', "").replace("'", "").replace(" is ", " to ")
         assert all(text in plain or "new title" in plain for text in texts), said
         assert "thing" not in said
+
+
+@pytest.mark.parametrize(
+    ("sentence", "question"),
+    [
+        ("tell where {x} is, by its code", "where is {x}"),
+        ("tell me what a crossing would cost", "what would a crossing cost"),
+        ("find out how much a crossing costs", "how much does a crossing cost"),
+        ("check whether {x} is on time", "is {x} on time"),
+        ("show which courses {x} has and when they are due", "which courses does {x} have"),
+        ("list who is in", "do you know who is in"),
+    ],
+)
+def test_what_a_function_tells_is_asked_for_directly(sentence: str, question: str) -> None:
+    phrases = [text for mood, text in question_phrases(sentence) if mood == "ask"]
+    assert question in phrases
+    assert len({*question_phrases(sentence)}) >= 8
+
+
+def test_a_destination_that_values_say_is_not_half_left_over() -> None:
+    told = "Move a visit to another day or another time of the day."
+    frames = frames_of_function(words_of("PATCH", "/visits/{id}", told, "id"))
+    assert len({frame.text for frame in frames}) >= 8
+    assert not [frame.text for frame in frames if "of the day" in frame.text]
+
+
+def test_a_verb_keeps_the_particle_behind_its_object() -> None:
+    told = "Sign a student up for a course."
+    frames = frames_of_function(words_of("POST", "/courses/{course}", told, "course"))
+    assert "sign up a student for {course}" in {frame.text for frame in frames}
+
+
+LISTED = {
+    "state": {"type": "string", "enum": ["paid", "open"], "description": "Only such orders."},
+    "from_date": {"type": "string", "format": "date"},
+    "to_date": {"type": "string", "format": "date"},
+}
+
+
+def test_states_stand_before_their_noun_and_two_ends_are_one_span() -> None:
+    words = words_of("GET", "/orders", "List orders.", "state")
+    kinds = {
+        name: infer_argument_kind(name, schema, required=False) for name, schema in LISTED.items()
+    }
+    words = FunctionWords(words.doc, kinds, words.origin)
+    values = {"state": "paid", "from_date": "2026-01-02", "to_date": "2026-02-03"}
+    [frame] = [each for each in frames_of_function(words) if each.text == "list the orders"]
+    said = [said_call(words, frame, values, Random(seed)) for seed in range(40)]
+    assert sum("the paid orders" in each.phrase for each in said) > 5
+    spans = ("from .+ (?:to|until|till) .+", "between .+ and .+")
+    texts = [" ".join((each.phrase, *each.sentences)) for each in said]
+    assert sum(any(re.search(span, text) for span in spans) for text in texts) > 20
+    assert not [text for text in texts if "the from date" in text or "state paid" in text]
+
+
+def test_an_address_is_written_as_on_a_letter_with_its_receiver_before_it() -> None:
+    address = {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in ("street", "zip", "town")},
+    }
+    whole = {
+        "type": "object",
+        "properties": {"receiver": {"type": "string"}, "address": address},
+    }
+    value = {"street": "Long Lane 4", "zip": "04109", "town": "Leeds"}
+    kind = infer_argument_kind("destination", whole, required=True)
+    said = address_text(kind, {"receiver": "Ada Brook", "address": value})
+    assert said == "Ada Brook, Long Lane 4, 04109 Leeds"
+    assert not address_text(kind, {"receiver": "Ada Brook"})
 
 
 def test_a_request_fits_the_function_that_it_names_without_its_values() -> None:

@@ -108,7 +108,7 @@ _IRREGULAR_PAIRS = (
     "unfreeze/unfrozen bring/brought buy/bought sell/sold hold/held pay/paid build/built "
     "rebuild/rebuilt reset/reset split/split do/done lend/lent rent/rented hide/hidden "
     "withdraw/withdrawn let/let cut/cut shut/shut choose/chosen forget/forgotten tell/told "
-    "say/said see/seen show/shown draw/drawn redo/redone rerun/rerun bind/bound "
+    "enrol/enrolled say/said see/seen show/shown draw/drawn redo/redone rerun/rerun bind/bound "
     "unbind/unbound leave/left keep/kept upsert/upserted lock/locked submit/submitted "
     "commit/committed transfer/transferred refer/referred cancel/cancelled plot/plotted "
     "log/logged ban/banned unban/unbanned unpin/unpinned untag/untagged unset/unset "

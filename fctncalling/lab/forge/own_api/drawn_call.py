@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -18,7 +19,11 @@ from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import MOST_NAMED, is_same_value
 from fctncalling.lab.own_api.kinds.evidence import UNDRAWN
-from fctncalling.lab.own_api.words.clauses import CHANGES, ordered_parameter_pairs
+from fctncalling.lab.own_api.words.clauses import (
+    CHANGES,
+    ordered_parameter_pairs,
+    span_parameter_pairs,
+)
 from fctncalling.lab.own_api.words.frames import (
     Act,
     RequestFrame,
@@ -35,6 +40,7 @@ from fctncalling.specification.api import OwnApi
 
 OTHER_MIGHT_DO = "another function might do"
 FEW_FUNCTIONS = 30
+FEW_OF_ACTS = 8  # phrases: of fewer, none is said as often as its share
 FEW_OWN_PHRASES = 4  # of a function, for one to be held out
 
 
@@ -273,7 +279,8 @@ def _mentioned(words: FunctionWords, rng: Random) -> list[str]:
     if words.method and words.operation:
         sort, path = words.operation.sort, words.path
         open_ones = [name for name in optional if f"{{{name}}}" not in path]
-        changes = sort == "change" and all(f"{{{name}}}" in path for name in needed)
+        changes = sort == "change" or words.verb in CHANGES
+        changes = changes and all(f"{{{name}}}" in path for name in needed)
         bare = bare and sort != "search"
         chosen += [n for n in open_ones if n == "id" and n not in chosen and sort != "look"]
         queries = [n for n in open_ones if words.kinds[n].topic == "query"]
@@ -364,7 +371,8 @@ def _keep_to_sayable(words: FunctionWords, arguments: dict[str, Any]) -> None:
     places = words.origin.get("parameters", {})
     if any(each.get("in") == "whole body" and n not in arguments for n, each in places.items()):
         raise NoTaskDrawn("its nested values have no words")
-    if own and own.sort == "change" and all(map(words.is_placed, arguments)):
+    changes = own and (own.sort == "change" or words.verb in CHANGES)
+    if changes and all(map(words.is_placed, arguments)):
         raise NoTaskDrawn("says no change")
     if own and own.sort == "search" and not arguments and words.kinds:
         raise NoTaskDrawn("says nothing to look for")
@@ -393,6 +401,9 @@ def _match_mail(words: FunctionWords, arguments: dict[str, Any]) -> None:
 
 def require_apart(words: FunctionWords, arguments: Mapping[str, Any]) -> None:
     """Refuse two equal values of one kind: from a place to itself, a person with himself."""
+    pairs = [pair for pair in span_parameter_pairs(words) if {*pair} <= arguments.keys()]
+    if any(is_same_value(arguments[first], arguments[last]) for first, last in pairs):
+        raise NoTaskDrawn("two equal values")
     seen: list[tuple[str, Any]] = []
     for name, value in arguments.items():
         kind = words.kinds[name].kind
@@ -422,15 +433,20 @@ def draw_frame(
     from_doc = [frame for frame in fitting if frame.source == "doc"]
     of_acts = [frame for frame in fitting if frame.source.startswith("act")]
     share = _ACT_SHARE if api.words[call.function].operation else 1 - _DOC_SHARE
-    share = share if api.is_small else _ACT_SHARE_OF_MANY
+    share = share if api.is_small else 0.0 if call.words.method else _ACT_SHARE_OF_MANY
+    share *= min(1.0, len(of_acts) / FEW_OF_ACTS)
     if of_acts and (not from_doc or rng.random() < share):
         return _by_mood(of_acts, rng)
     return _by_mood(from_doc or fitting, rng)
 
 
+_MOODS = {"do": 2, "want": 1, "say": 1.5, "ask": 1.5}
+MANY_OF_MOOD = 5  # phrases: fewer of one mood are said the less often
+
+
 def _by_mood(frames: list[RequestFrame], rng: Random) -> RequestFrame:
     """Return a frame, statements and questions as often as orders though there are fewer."""
-    there = {frame.mood for frame in frames}
-    moods = [mood for mood in ("do", "do", "want", "say", "say", "ask") if mood in there]
-    mood = rng.choice(moods)
+    counts = Counter(frame.mood for frame in frames)
+    shares = [share * min(1.0, counts[mood] / MANY_OF_MOOD) for mood, share in _MOODS.items()]
+    [mood] = rng.choices([*_MOODS], shares)
     return rng.choice([frame for frame in frames if frame.mood == mood])

@@ -458,6 +458,8 @@ def missing_value_draft(api: AskableApi, rng: Random, function: str) -> RequestD
     if missing == words.primary:
         frame = draw_frame(api, call, rng)
         person = words.kinds[missing].kind == "person_name"
+        if f"called {{{missing}}}" in frame.text or "somebody" in frame.text:
+            raise NoTaskDrawn("speaks of somebody")
         noun = words.noun_of_sentence if person else words.label(missing)
         noun = words.thing_nouns()[0] if words.thing_nouns() else noun
         texts = (f"my {noun}", with_article(noun), f"one of the {plural(noun)}")

@@ -114,25 +114,6 @@ def first_sentence(description: str) -> str:
     return _FRONT.sub("", head).strip().rstrip(".")
 
 
-_MORE_VERBS = frozenset(
-    """
-    admit adopt advance allocate append appoint associate attach attest authenticate authorise
-    authorize await award backfill ban begin bind boost borrow build capture commit configure
-    consume crop decide declare decode decrypt demote deny deposit detect disassociate embed empty
-    enable encode encrypt enlist enqueue enroll evaluate exclude execute expire extract filter
-    finalise finalize flush force hash hide highlight impersonate increment index initialize
-    initiate inspect instantiate invalidate invoke kick launch lift like login logout lower map
-    match measure migrate moderate mutate mute name offer override overwrite pack park perform
-    poll preview process produce promote provide provision purchase reactivate reassign rebuild
-    recalculate recreate redeliver refresh regenerate remap render reorder repair repeat replay
-    reprocess resend resolve resubmit resubscribe retry review revise revoke rotate sample scan
-    seal seek select sell separate serve simulate snooze solve spawn specify submit summarise
-    summarize sync synchronize test toggle tokenize transcribe transform transition trash trigger
-    unarchive unassign unban undelete unfollow unfreeze unhide uninstall unlike unmap unmute unpin
-    unpublish unset unshare unstar unsubscribe untag unwatch upsert validate verify visit wait
-    watch whitelist wipe
-    """.split()
-)
 PARTICLES = frozenset("up out back off in on down away over".split())
 
 
@@ -157,8 +138,9 @@ def known_verbs() -> frozenset[str]:
     phrases = [
         each for row in word_table("acts").values() for each in split_phrases(row.get("do", ""))
     ]
-    listed = " ".join(word_table("operations")["verbs"].values()).split()
-    return _MORE_VERBS | {*listed} | {phrase.split(" ")[0] for phrase in phrases} - _NO_VERBS
+    table = word_table("operations")
+    listed = " ".join([table["more_verbs"], *table["verbs"].values()]).split()
+    return frozenset({*listed} | {phrase.split(" ")[0] for phrase in phrases} - _NO_VERBS)
 
 
 _NO_VERBS = frozenset(

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from fctncalling.lab.own_api.english import with_articles_as_written
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.doc_sentence import ASIDE, with_parameter_slots
 from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.questions import question_phrases
 from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 from fctncalling.specification.api import OwnApi, SpecificationError
 
@@ -77,9 +78,9 @@ def _pattern(text: str) -> re.Pattern[str]:
 def acts_of_function(words: FunctionWords) -> list[Act]:
     """Return the acts that a function is, its operation's sort at the end.
 
-    An HTTP operation is of its sort alone: nobody hands money to a booking.
+    An operation has none whose thing is not its own: nobody hands money to a booking.
     """
-    found = [] if words.method else [act for act in act_table() if act.fits(words)]
+    found = [act for act in act_table() if act.fits(words)]
     sort = words.operation.sort if words.operation else "other"
     family = "look" if sort == "search" else sort
     plain = Act(sort, re.compile(r"(?!)"), None, None, "", family, {})  # has no phrases
@@ -117,14 +118,15 @@ class RequestFrame:
 def frames_of_function(words: FunctionWords) -> list[RequestFrame]:
     """Return the frames of a function: of its operation or sentence, and of its acts."""
     name = words.doc.name
-    plain = words.operation.phrases() if words.operation else _doc_phrases(words)
+    plain = [*words.operation.phrases()] if words.operation else _doc_phrases(words)
+    plain += _changing_phrases(words)
     found = [RequestFrame(name, mood, text, "doc") for mood, text in plain]
     found += [
         RequestFrame(name, mood, text, f"act:{act.name}")
         for act in acts_of_function(words)
         for mood in MOODS
         for phrase in act.phrases.get(mood, ())
-        if (text := _with_slots(phrase, words))
+        if (text := _with_slots(phrase, words, act))
     ]
     return list({frame.key: frame for frame in found}.values())
 
@@ -153,14 +155,57 @@ def _doc_phrases(words: FunctionWords) -> list[tuple[str, str]]:
     whole = with_parameter_slots(sentence, nouns)
     short = ASIDE.split(whole, maxsplit=1)[0]
     says_as_much = len(short.split()) > 1 and {*SLOT.findall(short)} == {*SLOT.findall(whole)}
-    return [("do", short if says_as_much else whole)]
+    text = short if says_as_much else whole
+    if questions := [*question_phrases(text)]:
+        return questions
+    if shown := re.match(
+        r"(?:(?:show|tell)(?: me)?|list|get|display|view) (?=the |all |our |your |every)", text
+    ):
+        return [*_filled_row("shown", {"t": text[shown.end() :]})]
+    return [*_filled_row("plain", {"p": text})]
 
 
-def _with_slots(phrase: str, words: FunctionWords) -> str | None:
+def _filled_row(row: str, parts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield (mood, phrase) of a row of the table of operations."""
+    for mood, forms in word_table("operations")[row].items():
+        for form in split_phrases(forms):
+            yield mood, re.sub(r"\{(\w+)\}", lambda found: parts[found[1]], form)
+
+
+def _changing_phrases(words: FunctionWords) -> list[tuple[str, str]]:
+    """Return phrases that name what is changed: "set the {label} of {thing} to {new value}"."""
+    operation = words.operation
+    if operation is None or operation.sort != "change" or operation.own is None:
+        return []
+    thing = " ".join([f"{{{operation.own}}}", *operation.owners])
+    return [
+        phrase
+        for name, kind in words.kinds.items()
+        if not words.is_placed(name) and kind.kind not in _NESTED and len(words.label(name)) > 1
+        for phrase in _filled_row(
+            "change_value", {"t": thing, "l": words.label(name), "v": f"{{{name}}}"}
+        )
+    ]
+
+
+_NESTED = frozenset({"boolean", "array", "object", "one_of", "unknown", "client"})
+
+
+_MAKING = ("make", "send")  # families of acts whose thing is what comes of them
+_ABOUT_ANOTHER = ("change", "claim")  # whose thing a settings' or a claim's number tells
+
+
+def _with_slots(phrase: str, words: FunctionWords, act: Act) -> str | None:
     """Return an act's phrase with slots of the function; None if it lacks one."""
     person, primary = words.other_person, words.primary
     if person is None and "{who}" in phrase:
         return None
+    if operation := words.operation:  # of which the thing that is named may be a part
+        is_apart = operation.own is None and (
+            act.family in _ABOUT_ANOTHER if words.method else act.family not in _MAKING
+        )
+        if "{x}" in phrase and primary and operation.own != primary and not is_apart:
+            return None
     if primary is None and re.match(r"\{x\}|.*\b(?:has|with|of|for|up|out) \{x\}", phrase):
         return None  # speaks of a certain thing
     slot = f"{{{primary}}}" if primary else "{a}"

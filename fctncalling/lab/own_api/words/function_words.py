@@ -18,6 +18,7 @@ from fctncalling.lab.own_api.english import (
 )
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.doc_sentence import (
+    PARTICLES,
     first_sentence,
     imperative,
     known_verbs,
@@ -31,23 +32,13 @@ from fctncalling.lab.own_api.words.operation import (
 )
 from fctncalling.lab.own_api.words.vocabulary import spoken_name, word_table
 
-PEOPLE = frozenset(
-    "reader user customer client member guest patient passenger employee person student owner "
-    "tenant contact colleague driver player teacher doctor volunteer author recipient receiver "
-    "sender assignee participant attendee borrower host organizer organiser worker visitor friend "
-    "name people invitee buyer seller agent staff adopter".split()
-)
 _ID_ENDS = frozenset("id ids gid uid guid sid number no uuid identifier key ref nr num".split())
 _GENERIC = frozenset("id gid uid uuid guid sid key identifier slug".split())
 _BOUND = frozenset("identifier free_text person_name place email integer url enum".split())
 _NAMING = frozenset("identifier person_name place email".split())
 _OTHER_ENDS = frozenset("code name slug".split())
-_UNITS = frozenset(
-    "kg g km m cm mm eur usd gbp euros dollars minutes hours days percent pct celsius "
-    "seconds ms".split()
-)
 _NAMED = re.compile(
-    r"(?:number|id|identifier|code|name|uuid|key|title) of (?:the |a |an |your |this )?"
+    r"(?:number|id|identifier|code|name|uuid|key|title) of (?:(?:the|an?|your|this|its|their) )?"
     r"([a-z][a-z' ]*?)(?=[,.;:(]|$| such\b| as\b| in\b| to\b| that\b| which\b| who\b| whose\b"
     r"| for\b| with\b| on\b)"
 )
@@ -55,6 +46,7 @@ _NUMBERED = re.compile(r"(?:the |a |an |your )?([a-z]+)(?:'s)? (?:number|no\.?|i
 _SHORTEST_NOUN = 3  # letters; a shorter name may be an abbreviation that nobody says
 _ADJECTIVES = frozenset("membership registration reference identification serial internal".split())
 _NO_THING = ("title", "reason", "note", "message", "problem", "username", "department")
+_ABOUT = re.compile(r"\b(?:of|for|about|where) (?:an?|the) ([a-z]+)\b(?! of)")
 _PLACED = re.compile(r"\b(?:from|to|reference|ref|postcode|zip|origin|destination)\b")
 
 
@@ -110,8 +102,16 @@ class FunctionWords:
         known = {word for name in names for word in spaced_words(name).split()}
         known |= {singular(word) for word in known}
         apart = {_without_id(name) for name in needed if f"{{{name}}}" not in self.path}
-        for each in dict.fromkeys((sentence, operation_of_path(self.method, self.path))):
+        of_name = spoken_name(self.doc.name)
+        has_verb = " " in of_name and of_name.split(" ")[0] in known_verbs() - {"return"}
+        tells = self.verb in word_table("operations")["verbs"]["look"].split()
+        of_name = of_name if has_verb and not tells else sentence
+        of_path = operation_of_path(self.method, self.path)
+        for each in dict.fromkeys((sentence, of_name, of_path)):
             found = read_operation(each, self.method, self.path, parameters, known, apart)
+            is_act = re.search(r"\}/([a-z]+)$", self.path)  # "/shipments/{id}/redirect"
+            if found and found.own is None and each != of_path and is_act:
+                found = None if is_act[1] in known_verbs() and found.verb != is_act[1] else found
             if found and self._is_sound(found):
                 return found
         return None
@@ -129,6 +129,8 @@ class FunctionWords:
             said = {singular(each) for each in phrase.lower().split()}
             is_placed = operation.own is not None or operation.determiner == "my"
             return is_placed or "{" in phrase or operation.sort == "search" or bool(said & nouns)
+        if operation.head in PARTICLES:  # "take_back"
+            return False
         verbs = {words[0], operation.verb.split(" ")[0]}
         same = (verbs <= {*row.split()} for row in word_table("operations")["verbs"].values())
         return operation.head.split(" ")[-1] in nouns and (len(verbs) == 1 or any(same))
@@ -146,6 +148,8 @@ class FunctionWords:
         parts = before.rstrip("/").split("/")
         if in_path and parts[-1] and "{" not in parts[-1] and not behind.startswith(("/{", ",")):
             of_path = singular(spoken_name(parts[-1]))
+            if of_path.endswith("ing") and (about := _ABOUT.search(self.sentence)):
+                of_path, nouns = about[1], []  # "/tracking/{code}": "where a parcel is"
             is_generic = spaced_words(name) in _GENERIC | {"name", "code", "number"}
             is_generic |= bool(nouns) and not re.search("[aeiouy]", nouns[0])  # "tmpl"
             before = f" {spoken_name('/'.join(parts[:-1]))} "
@@ -159,6 +163,7 @@ class FunctionWords:
         is_last = in_path and not behind.strip("/")
         kind = self.kinds[name].kind
         is_bound = kind in (_BOUND if in_path else _NAMING)
+        is_bound |= kind == "enum" and not self.method  # zones of a garden, for example
         nouns = list(dict.fromkeys(nouns or ["one"]))
         return SpokenParameter(name, tuple(nouns), in_path, is_last, is_bound, kind == "enum")
 
@@ -251,7 +256,8 @@ class FunctionWords:
     def is_person(self, name: str) -> bool:
         """Return whether a parameter's values are people or their numbers."""
         kind = self.kinds[name].item or self.kinds[name]
-        is_numbered = kind.kind == "identifier" and PEOPLE & {*self.nouns(name)[0].split()}
+        people = {*word_table("operations")["people"].split()}
+        is_numbered = kind.kind == "identifier" and people & {*self.nouns(name)[0].split()}
         return kind.kind == "person_name" or bool(is_numbered)
 
     def filled(self, text: str) -> str:
@@ -322,6 +328,6 @@ class FunctionWords:
 def _without_id(name: str) -> str:
     """Return the words of a parameter's name without its unit and "id"."""
     words = spoken_name(name).removeprefix("body ").split()
-    while len(words) > 1 and words[-1] in _UNITS | {"id", "ids", "uuid", "gid", "sid", "guid"}:
+    while len(words) > 1 and words[-1] in word_table("operations")["name_ends"].split():
         words.pop()
     return " ".join(words)

@@ -11,11 +11,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from fctncalling.lab.own_api.english import enumerated, is_plural, plural, singular, with_article
+from fctncalling.lab.own_api.english import (
+    NUMBERS,
+    enumerated,
+    is_plural,
+    plural,
+    singular,
+    with_article,
+)
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import (
     SAID_TOGETHER_SHARE,
     SaidValue,
+    clause_row,
+    filled_form,
     has_flag_words,
     said_by_table,
     said_span,
@@ -24,7 +33,11 @@ from fctncalling.lab.own_api.words.clauses import (
     with_optional_quotes,
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
+from fctncalling.lab.own_api.words.spoken_values import (
+    address_text,
+    join_with_and,
+    spoken_value,
+)
 from fctncalling.lab.own_api.words.vocabulary import spoken_name
 
 MOST_LABELLED = 4  # values of one object, for a person to say them all
@@ -34,16 +47,12 @@ WRAPPERS = frozenset("data body attributes properties payload object request inp
 """Labels of objects that say nothing of what is in them."""
 _ID_ENDS = frozenset("id ids uuid gid sid guid".split())
 _GENERIC = frozenset("id ids number no key".split())
-_QUERIES = ("query", "search", "q", "keyword", "search term")
 _OF_QUERIES = frozenset(
     {"filter", "filters", "sort", "sorts", "sort by", "order by", "where", "query"}
 )
 _BARE = frozenset("content text value data id body".split())
 _PLACED = frozenset("from to since until before after via near cc bcc".split())
-_WAYS = {"origin": "from", "destination": "to"}
-_DAYS = frozenset("date day time".split())
 _NUMBERS = ("integer", "number", "quantity_with_unit")
-_MOMENTS = ("date", "datetime", "time", "month", "year")
 
 
 class LabelledValue(NamedTuple):
@@ -52,6 +61,7 @@ class LabelledValue(NamedTuple):
     label: str
     text: str
     kind: str
+    clause: str = ""  # that says it without its noun, by the table
 
     def phrase(self, determiner: str = "the") -> str:
         """Return noun and value: "the use type marketing", "a weight of 3 kg"."""
@@ -91,7 +101,9 @@ def _are_distinct(labels: Sequence[str]) -> bool:
 
 def _leaves(kind: ArgumentKind, value: Any, label: str, rng: Random) -> Iterator[LabelledValue]:
     """Yield the innermost values with their nouns; the only value of a key stays unsaid."""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and (text := address_text(kind, value)):
+        yield LabelledValue(label, text, "place", _clause(kind, label, text, rng))
+    elif isinstance(value, Mapping):
         yield from _of_object(kind, value, label, rng)
     elif isinstance(value, list) and kind.item and any(isinstance(e, Mapping) for e in value):
         yield from _of_items(kind.item, value, label, rng)
@@ -105,7 +117,16 @@ def _leaves(kind: ArgumentKind, value: Any, label: str, rng: Random) -> Iterator
         text = spoken_value(kind, value, rng)
         is_prose = kind.kind == "free_text" and len(text.split()) > 3
         quoted = f'"{text}"' if is_prose else with_optional_quotes(kind, text, "", rng)
-        yield LabelledValue(label, quoted, (kind.item or kind).kind)
+        yield LabelledValue(
+            label, quoted, (kind.item or kind).kind, _clause(kind, label, quoted, rng)
+        )
+
+
+def _clause(kind: ArgumentKind, label: str, text: str, rng: Random) -> str:
+    """Return a clause of the table for a value within an object; "" if it has none."""
+    row = clause_row(label, kind.kind, kind.description.lower(), "")
+    forms = row.forms_of(kind) if row else []
+    return filled_form(rng.choice(forms), label, text, row) if row and forms else ""
 
 
 def _of_object(
@@ -148,13 +169,13 @@ def _of_items(
 
 
 def said_values(
-    words: FunctionWords, arguments: Mapping[str, Any], mood: str, rng: Random
+    words: FunctionWords, arguments: Mapping[str, Any], mood: str, rng: Random, noun: str = ""
 ) -> list[SaidValue]:
-    """Return clauses and sentences for all values beside a phrase."""
+    """Return clauses and sentences for all values beside a phrase, which may have a list's noun."""
     found: list[SaidValue] = []
     labelled: list[LabelledValue] = []
     names = [*arguments]
-    pairs = [] if words.method else [p for p in span_parameter_pairs(words) if {*p} <= {*names}]
+    pairs = [pair for pair in span_parameter_pairs(words) if {*pair} <= {*names}]
     if pairs and rng.random() < SAID_TOGETHER_SHARE:
         found.append(said_span(words, pairs[0], arguments, rng))
         names = [name for name in names if name not in pairs[0]]
@@ -164,23 +185,41 @@ def said_values(
         value = arguments[name]
         if name == words.primary and not words.method:
             text = spoken_value_with_noun(words, name, value, rng)
-            form = "- {} -" if words.kinds[name].kind == "identifier" else "for {}"
-            found.append(SaidValue(form.format(text), False))
-        elif (said := said_by_table(words, name, value, rng)) is not None:
+            found.append(SaidValue(f"for {text}", False))
+        elif (said := said_by_table(words, name, value, rng, noun)) is not None:
             found.append(said)
         else:
-            labelled += _labelled(words, name, value, rng)
+            leaves = [*_labelled(words, name, value, rng)]
+            found += [SaidValue(each.clause, False) for each in leaves if each.clause]
+            labelled += [each for each in leaves if not each.clause]
+    found = _counts_together(found)
     found.sort(key=lambda each: "order" in each.text.split())  # "sorted by name in ... order"
     if labelled:
         found.insert(0, _together(words, labelled, mood, rng))
     return found
 
 
+def _counts_together(parts: Sequence[SaidValue]) -> list[SaidValue]:
+    """Return parts with the counts of people and things as one: "for two adults and a child"."""
+    counts = [part for part in parts if _COUNTED.fullmatch(part.text)]
+    if len(counts) < 2:
+        return [*parts]
+    together = enumerated([_COUNTED.fullmatch(part.text)[1] for part in counts])  # type: ignore[index]
+    return [SaidValue(f"for {together}", False), *(part for part in parts if part not in counts)]
+
+
+_COUNTED = re.compile(rf"(?:(?:for|with) |- )((?:\d+|{'|'.join(NUMBERS)}) [a-z]+)(?: -)?")
+
+
 def _labelled(words: FunctionWords, name: str, value: Any, rng: Random) -> Iterator[LabelledValue]:
     """Yield a value with its noun, an object by its innermost keys if these have nouns."""
     kind, label, noun = words.kinds[name], words.label(name), words.nouns(name)[0]
-    label = noun if label in _GENERIC and noun != "one" else label
+    is_number = label in _GENERIC or kind.kind == "identifier"
+    label = noun if is_number and noun != "one" else label
     leaves = [*_leaves(kind, value, label, rng)]
+    is_update = words.operation is not None and words.operation.sort == "change"
+    if is_update or not isinstance(value, Mapping):  # whose row is known to be clear or not
+        leaves = [each._replace(clause="") for each in leaves]
     if not _are_distinct([each.label for each in leaves]):
         leaves = [LabelledValue(label, spoken_value(kind, value, rng), kind.kind)]
     for each in leaves:
@@ -191,10 +230,6 @@ def _told(words: FunctionWords, value: LabelledValue) -> str:
     """Return a label as people say it: reply-to address, the name of a person who books."""
     label = re.sub(r"(?<=\w) at$", " time", value.label)
     label = re.sub(r"^(min|max)(?= )", r"\1imum", label)
-    if label in _QUERIES:
-        return "search term"
-    if value.kind in (*_MOMENTS, "identifier", "place"):
-        label = _WAYS.get(label, label)
     if value.kind == "email" and label not in _PLACED and not re.search(r"mail|address", label):
         return f"{label.replace(' ', '-')} address"
     return label if label not in WRAPPERS or value.kind != "identifier" else words.noun
@@ -207,34 +242,18 @@ def _together(
     sort = words.operation.sort if words.operation else "other"
     if sort == "change":
         return _changed(labelled, mood, rng)
-    days = [each for each in labelled if each.kind in _MOMENTS]
-    day = days[0] if len(days) == 1 and days[0].label in _DAYS else None
     placed = [each.phrase() for each in labelled if each.label in _PLACED]
-    placed += [f"{'on' if day.kind == 'date' else 'at'} {day.text}"] if day else []
-    named = [each for each in labelled if each.label not in _PLACED and each is not day]
-    if len(named) == 1 and not placed:
-        return _alone(named[0], sort, mood, rng)
-    if not placed and rng.random() < 0.2 and not any(e.kind in _NUMBERS for e in named):
+    numbered = [e for e in labelled if e.kind == "identifier" and e.label not in _PLACED | _GENERIC]
+    placed += [f"for {each.label} {each.text}" for each in numbered[:1]]
+    named = [each for each in labelled if each.label not in _PLACED and each not in numbered[:1]]
+    roll = rng.random()
+    if not placed and roll < 0.12 and not any(each.kind in _NUMBERS for each in named):
         parts = [f"the {each.label} {_be(each.label)} {each.text}" for each in named]
         return SaidValue(enumerated(parts), True)
-    if not placed and mood != "ask" and rng.random() < 0.12:
+    if not placed and mood != "ask" and len(named) > 1 and roll > 0.8:
         return SaidValue(f": {', '.join(each.phrase('').strip() for each in named)}", False)
     clause = f"with {enumerated([each.phrase() for each in named])}" if named else ""
     return SaidValue(" ".join([*placed, clause]).strip(), False)
-
-
-def _alone(value: LabelledValue, sort: str, mood: str, rng: Random) -> SaidValue:
-    label, text, kind = value
-    if label in ("name", "title") and sort == "make":
-        said = (f"called {text}", f"named {text}", f"with the {label} {text}")
-        return SaidValue(rng.choice(said), False)
-    if label in _QUERIES:
-        return SaidValue(f"matching {text}", False)
-    if kind == "identifier" and sort in ("look", "search"):
-        return SaidValue(f"for the {label} {text}", False)
-    if rng.random() < 0.25 and kind not in _NUMBERS:
-        return SaidValue(f"the {label} {_be(label)} {text}", True)
-    return SaidValue(f"with {value.phrase()}", False)
 
 
 def _changed(labelled: Sequence[LabelledValue], mood: str, rng: Random) -> SaidValue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile
 
 from fctncalling.lab.own_api.english import (
@@ -17,7 +17,13 @@ from fctncalling.lab.own_api.english import (
     with_article,
 )
 from fctncalling.lab.own_api.words.doc_sentence import PARTICLES, known_verbs
-from fctncalling.lab.own_api.words.vocabulary import split_phrases, spoken_name, word_table
+from fctncalling.lab.own_api.words.vocabulary import (
+    other_nouns,
+    other_verbs,
+    split_phrases,
+    spoken_name,
+    word_table,
+)
 
 FILL = frozenset(
     "a an the one single specific specified given particular certain individual existing provided "
@@ -25,6 +31,7 @@ FILL = frozenset(
     "following set list full compact complete current".split()
 )
 INDEFINITE = frozenset("a an one another".split())
+_ANY_OF_SOME = INDEFINITE | {"two", "somebody", "someone"}  # "between two ports"
 _UNTOLD = frozenset(
     "id ids identifier identifiers parameter parameters body filter filters sort sorts input array "
     "arrays data details information".split()
@@ -34,7 +41,10 @@ MASS = frozenset(
     "history weather music media access membership capacity spend billing".split()
 )
 ADDING = frozenset("add append attach insert post submit upload assign send".split())
-_FRESH = ADDING | frozenset("place start begin run trigger request invite launch upsert".split())
+_FRESH = ADDING | frozenset(
+    "place start begin run trigger request invite launch upsert file report schedule record "
+    "register reserve book order open issue".split()
+)
 _ANY_ONE = frozenset("given specified provided supplied following specific single".split())
 _SHORTEST_NOUN = 3  # letters; "x", "wfo": what nobody would say as a noun
 PLACING = frozenset(
@@ -170,8 +180,12 @@ class NounBinding:
     def places(self, segments: Sequence[Segment]) -> tuple[str, ...]:
         """Return the phrases after the thing, nouns of parameters as slots."""
         found: list[str] = []
+        untold = False
         for place, words in segments:
             kept = without_fill(words)
+            if untold and place == "of":
+                continue  # "to another time of the day"
+            untold = False
             named = {*self.nouns.values(), *_IDENTIFIERS}
             if place == "by" and any(_ends_alike(kept, noun) for noun in named):
                 continue
@@ -180,7 +194,10 @@ class NounBinding:
                 place = self._owning if place in of_thing else place
                 found.append(f"{place} {{{parameter}}}")
             elif self._tells_nothing(words, kept):
-                continue
+                untold = True
+                its = [each for each in self._open.values() if each.in_path]
+                if place == "from" and len(its) == 1 and words[0].lower() in INDEFINITE:
+                    found.append(f"from {{{self._take(its[0], its[0].nouns[0])}}}")
             elif kept and place not in ("by", "using") and kept[-1].lower() not in _UNTOLD:
                 found.append(f"{place} {_with_determiner(words, kept, self._has_articles)}")
         return tuple(found)
@@ -188,7 +205,7 @@ class NounBinding:
     def _tells_nothing(self, words: list[str], kept: list[str]) -> bool:
         """Return whether a place is any one ("for a project") or is said by a separate value."""
         low = [each.lower() for each in words]
-        any_one = low[:1] and (low[0] in INDEFINITE or {*low} & _ANY_ONE)
+        any_one = low[:1] and (low[0] in _ANY_OF_SOME or {*low} & _ANY_ONE)
         users = any(re.match(r"users?['\u2019]s?$", each) for each in low)
         said = singular(" ".join(kept).lower().replace("-", ""))
         is_bound = said in self.nouns.values() or said.split(" ")[-1:] == ["once"]
@@ -297,10 +314,30 @@ class SpokenOperation:
         """The noun of its thing, in the singular."""
         return singular(self.thing)
 
+    @property
+    def lists_several(self) -> bool:
+        """Whether it looks at several things at once."""
+        return self.own is None and (self.many or self.sort == "search")
+
+    @property
+    def things(self) -> str:
+        """The noun of its things, in the plural if that has one."""
+        is_mass = self.head.split(" ")[-1] in MASS
+        return self.thing if self.many or is_mass else plural(self.thing)
+
     def phrases(self) -> Iterator[tuple[str, str]]:
         """Yield (mood, phrase) of all ways to ask for it, slots within."""
-        row = word_table("operations")[self._row()]
-        parts = self._parts()
+        yield from self._phrases_of(self._row())
+        noun = self.thing.split(" ")[-1]
+        for other in () if self.own else other_nouns(singular(noun)):
+            other = plural(other) if is_plural(noun) else other
+            thing = f"{self.thing.removesuffix(noun)}{other}"
+            yield from replace(self, thing=thing)._phrases_of(self._row())
+        for other in other_verbs(self.verb):
+            yield from replace(self, verb=other)._phrases_of("verb")
+
+    def _phrases_of(self, row_name: str) -> Iterator[tuple[str, str]]:
+        row, parts = word_table("operations")[row_name], self._parts()
         several = self.many and self.own is None
         for mood in MOODS:
             for form in split_phrases(row[mood]):
@@ -319,7 +356,7 @@ class SpokenOperation:
             return "look_many"
         if self.sort == "look":
             return "look_fact" if self.thing.split(" ")[-1] in _FACTS else "look_one"
-        if self.verb.split(" ")[-1] in PLACING | PARTICLES:
+        if self.verb.split(" ")[-1] in PLACING - PARTICLES:
             return "bare"
         goes = any(re.match(r"(?:from|to|into|with|as|against) ", each) for each in self.places)
         acts_on_one = self.sort in ("make", "search") and self.own is not None
@@ -329,13 +366,14 @@ class SpokenOperation:
     def _parts(self) -> dict[str, str]:
         """Return the replacement of each mark of a phrase; "\\0" for a missing part."""
         stays = self.thing.split(" ")[-1] in _WITH_TO and self.places[:1] == self.places
-        of_thing, after = (self.places, ()) if stays else ((), self.places)
+        stays |= self.places[:1] != () and self.places[0].startswith("of ")
+        of_thing, after = (self.places[:1], self.places[1:]) if stays else ((), self.places)
         owners, places = " ".join([*self.owners, *of_thing]), " ".join(after)
         noun = self.head
         is_mass = noun.split(" ")[-1] in MASS
         thing = f"{{{self.own}}}" if self.own else f"{self.determiner} {self.thing}".strip()
         fresh = f"new {self.thing}" if self.many or is_mass else with_article(f"new {noun}")
-        things = self.thing if self.many or is_mass else plural(self.thing)
+        things = self.things
         return {
             "t": f"{thing} {owners} {places}",
             "o": f"{thing} {owners}",
@@ -347,7 +385,7 @@ class SpokenOperation:
             if (owner := _ONE_OWNER.fullmatch(f"{owners} {places}".strip()))
             else "\0",
             "v": self.verb,
-            "d": participle(self.verb) if " " not in self.verb else "\0",
+            "d": " ".join([participle(self.verb.split(" ")[0]), *self.verb.split(" ")[1:]]),
         }
 
 
@@ -372,6 +410,9 @@ def read_operation(
     place, words = segments[0]
     if place or not words:
         return None
+    if at := next((i for i, word in enumerate(words) if i and word in INDEFINITE), 0):
+        segments[1:1] = [("to", words[:at])]  # "send an owner a reminder"
+        words = words[at:]
     has_articles = re.search(r"\b(?:an?|the)\b", sentence) is not None
     binding = NounBinding(verb, sort, path, parameters, has_articles, said_apart)
     many, determiner, thing = binding.thing(words)
@@ -416,6 +457,7 @@ def _plain(sentence: str, known: Collection[str]) -> list[str]:
     """Return a sentence's words, in small letters unless they are names."""
     text = re.sub(r"\b(logged|signed|built|opted)[ -](in|on|out)\b", r"\1-\2", sentence)
     text = re.sub(r"^(\w+)/\w+", r"\1", text)  # "Start/Resume Playback"
+    text = re.sub(r"^((?:take|get|move|pull|sign)s? .+?) out of ", r"\1 from ", text, flags=re.I)
     text = re.sub(r"\b(?:belonging|related|attached|assigned) to\b|\bassociated with\b", "of", text)
     if len((head := text.split(", ")[0]).split()) > 2:
         text = head
@@ -464,6 +506,12 @@ def _segments(words: list[str]) -> tuple[str, list[Segment]]:
             segments.append((word, []))
         else:
             segments[-1][1].append(word)
+    place, last = segments[-1]
+    if place in PARTICLES and not last:  # "check the passengers of a booking in"
+        return f"{verb} {place}", segments[:-1]
+    first = segments[0][1]
+    if " " not in verb and len(content(first)) > 1 and first[-1] in PARTICLES:
+        verb = f"{verb} {first.pop()}"  # "sign a student up for a course"
     return verb, segments
 
 

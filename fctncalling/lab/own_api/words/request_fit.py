@@ -13,17 +13,10 @@ from typing import Any
 from fctncalling.lab.own_api.english import base_verb, is_plural, singular
 from fctncalling.lab.own_api.function_choice import stem
 from fctncalling.lab.own_api.words.doc_sentence import first_sentence
-from fctncalling.lab.own_api.words.vocabulary import spoken_name, word_table
+from fctncalling.lab.own_api.words.vocabulary import split_phrases, spoken_name, word_table
 
 LEAD = 1.02  # by which the called functions are ahead of all others
-_UNTELLING = frozenset(
-    "a an the of for to from in on at by with without about and or is are was be been it its this "
-    "that these those i me my we us our you your he she they can could would will may please all "
-    "any some one single given specific specified particular certain existing as so not no do "
-    "does have has had if when what which who there here just need want like now by using via per "
-    "also id ids api endpoint returns return http metadata details information hi hello hey good "
-    "morning afternoon evening thanks thank".split()
-)
+_UNTELLING = frozenset(word_table("operations")["untelling"].split())
 _CUES = {
     "end": r"\b(?:rid of|no longer|any ?more|can go|away)\b",
     "make": r"\bnew\b|\bset up\b|\bmissing\b",
@@ -75,7 +68,9 @@ class RequestFit:
         shared: dict[tuple[str, int], float] = {}
         named: set[tuple[str, int]] = set()
         total = 0.0
-        for part in _asked(text, values):
+        asked = _asked(text, values)
+        asked |= {p for part in asked - self._having.keys() for p in _synonym_parts(part)}
+        for part in asked:
             functions = self._having.get(part, {})
             having = [
                 (name, number) for name in offered & functions.keys() for number in functions[name]
@@ -102,6 +97,18 @@ class RequestFit:
         scores = self.scores(text, values, offered)
         others = max((scores[name] for name in offered if name not in called), default=0.0)
         return min(scores[name] for name in called) > others * LEAD
+
+
+@cache
+def _synonym_parts(part: str) -> frozenset[str]:
+    """Return the stems of words that mean what a stem's word does, with its mark of number."""
+    plain = part.rstrip("+-")
+    table = word_table("operations")
+    verbs = [f"{verb} | {row}" for verb, row in table["verbs_alike"].items()]
+    rows = map(split_phrases, [*table["nouns_alike"]["rows"], *verbs])
+    stems_of_rows = ([stem(each.split(" ")[0]) for each in row] for row in rows)
+    found = (each for row in stems_of_rows if plain in row for each in row)
+    return frozenset(f"{each}{part.removeprefix(plain)}" for each in found)
 
 
 def _tellings(name: str, sentence: str, path: str) -> Iterator[frozenset[str]]:

@@ -67,7 +67,20 @@ def said_call(
         if not rest:
             return SaidCall(text, frame.mood, ())
     values = {name: arguments[name] for name in rest}
-    return _assembled(text, frame.mood, said_values(words, values, frame.mood, rng), rng)
+    noun = _noun_of_list(words, text)
+    parts = said_values(words, values, frame.mood, rng, noun)
+    for part in parts:
+        if part.is_adjective:
+            text = re.sub(rf"\b(?={re.escape(noun)}\b)", f"{part.text} ", text, count=1)
+    parts = [part for part in parts if not part.is_adjective]
+    return _assembled(text, frame.mood, parts, rng)
+
+
+def _noun_of_list(words: FunctionWords, text: str) -> str:
+    """Return the noun of a list that a phrase has, for adjectives before it; "" if none."""
+    operation = words.operation
+    nouns = (operation.things, operation.head) if operation and operation.lists_several else ()
+    return next((noun for noun in nouns if re.search(rf"\b{re.escape(noun)}\b", text)), "")
 
 
 OTHER_UNIT_SHARE = 0.5  # of numbers that another unit says in a word or two
@@ -194,16 +207,19 @@ def plural_slot(text: str, name: str) -> str | None:
 
 def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) -> SaidCall:
     sentences = [part.text for part in parts if part.is_sentence]
+    is_apart = False
+    text = text if all(part.is_sentence for part in parts) else text.removesuffix(", please")
     for part in parts:
         if part.is_sentence:
             continue
         if part.text.startswith("- "):
             text += f", {part.text.strip('- ')}"
-        elif text.endswith("?") or rng.random() < 0.06:
+        elif text.endswith("?") or rng.random() < 0.03:
             sentences.insert(0, part.text)
         else:
-            joins = _JOINING.match(part.text) and rng.random() < 0.88
+            joins = _JOINING.match(part.text) and not is_apart and rng.random() < 0.92
             text += f"{'' if part.text.startswith(':') else ' ' if joins else ', '}{part.text}"
+        is_apart = part.text.startswith("- ")
     return SaidCall(text, mood, tuple(sentences))
 
 
@@ -266,10 +282,11 @@ def framed_text(text: str, register: str, rng: Random) -> str:
     frame = register_table_phrases("frame")
     text = _capital(text)
     greeting = ""
-    if rng.random() < {"polite": 0.35, "terse": 0.05}.get(register, 0.15):
+    opens = _OPENS.match(text) is not None  # "Hello. Excuse me, hey": one is enough
+    if not opens and rng.random() < {"polite": 0.3, "terse": 0.05}.get(register, 0.12):
         greeting = rng.choice(frame["greetings"])
     before = behind = ""
-    if register != "terse" and rng.random() < 0.08:
+    if register != "terse" and rng.random() < 0.05:
         aside = rng.choice(frame["asides"])
         before, behind = (f"{aside} ", "") if rng.random() < 0.5 else ("", f" {aside}")
     if greeting:
@@ -278,15 +295,21 @@ def framed_text(text: str, register: str, rng: Random) -> str:
             text = _small_first(text)
         before = f"{greeting}{'! ' if before and mark == ', ' else mark}{before}"
     text = f"{before}{text}{behind}"
-    if rng.random() < {"polite": 0.3, "terse": 0.04}.get(register, 0.1):
+    if rng.random() < {"polite": 0.2, "terse": 0.03}.get(register, 0.08):
         text = f"{text} {rng.choice(frame['endings'])}"
     return _polished(text, register, rng)
+
+
+_OPENS = re.compile(
+    r"(?:excuse|sorry|one question|quick|just|say|hey|hi|hello|so|well|ok|next|good|go)\b", re.I
+)
 
 
 def _polished(text: str, register: str, rng: Random) -> str:
     """Return a text with its articles, spaces and marks right; hurried ones lose some of these."""
     text = correct_articles(re.sub(r"\s+", " ", text).strip())
     text = re.sub(r" ([,.?!;:])(?!\w)", r"\1", text)
+    text = re.sub(r"\b(over|to|in|for|at|on) \1\b", r"\1", text)
     text = re.sub(r"\.{2,}|(?<=[?!])\.|,(?=[.?!])", lambda m: "." if m[0][0] == "." else "", text)
     text = re.sub(r"(?<=[?!])\.", "", text)
     if register == "terse":

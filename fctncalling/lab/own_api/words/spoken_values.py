@@ -77,6 +77,8 @@ def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
     if isinstance(value, WordedValue):
         return value.text
     if isinstance(value, Mapping):
+        if text := address_text(kind, value):
+            return text
         keys = kind.keys_of(value)
         said = {
             n: spoken_value(keys[n], e, rng) if n in keys else _plain(e) for n, e in value.items()
@@ -92,6 +94,35 @@ def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
     return _number(kind, value, rng) if is_number else _text(kind, str(value), rng)
 
 
+def address_text(kind: ArgumentKind, value: Mapping[str, Any]) -> str:
+    """Return an object as a written address: "Long Lane 14, 04109 Leipzig"; "" for others.
+
+    A receiver beside an address stands before it.
+    """
+    lines_of = [*word_table("value_words")["address"].values()]
+    parts = [""] * len(lines_of)
+    keys = kind.keys_of(value)
+    inner = {
+        name: address_text(keys[name], each)
+        for name, each in value.items()
+        if name in keys and isinstance(each, Mapping)
+    }
+    people = [name for name in value if name in keys and keys[name].kind == "person_name"]
+    if len(inner) == 1 and all(inner.values()) and len(people) == 1 and len(value) == 2:
+        return f"{value[people[0]]}, {next(iter(inner.values()))}"
+    for name, each in value.items():
+        words = spaced_words(name)
+        at = next((i for i, p in enumerate(lines_of) if re.fullmatch(p, words)), None)
+        if at is None or parts[at] or not isinstance(each, str | int):
+            return ""
+        parts[at] = str(each)
+    street, number, code, city, *rest = parts
+    if not street or not (code or city):
+        return ""
+    lines = [f"{street} {number}".strip(), f"{code} {city}".strip(), *rest]
+    return ", ".join(filter(None, lines))
+
+
 def _plain(value: Any) -> str:
     """Return a value literally, but never as Python writes an object."""
     if isinstance(value, Mapping):
@@ -103,7 +134,7 @@ def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
     """Return the words of a listed value: itself, and those that fit none of the other values."""
     text = str(value)
     if kind.topic in STANDARDS:
-        return [text, *STANDARDS[kind.topic].says(text)]
+        return [text, *[*STANDARDS[kind.topic].says(text)] * 5]  # codes are rarely said
     shouted = kind.evidence != "x-kind" and re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", text)
     if re.search(r"\w[.:/]\w|[\[\]{}\d]", text) or not (shouted or re.search(r"[a-z]", text)):
         return [text]  # codes are said as they are
@@ -139,21 +170,6 @@ def _all_words(value: str) -> frozenset[str]:
     return frozenset((*words, re.sub("[_-]", " ", value.lower())))
 
 
-_UNITS = {
-    "degrees Celsius": "temperature-celsius",
-    "%": "concentr-percent",
-    **{f"{each}s": f"duration-{each}" for each in "second minute hour day week month year".split()},
-    "kg": "mass-kilogram",
-    "g": "mass-gram",
-    "km": "length-kilometer",
-    "m": "length-meter",
-    "l": "volume-liter",
-    "cm": "length-centimeter",
-    "mm": "length-millimeter",
-    "miles": "length-mile",
-}
-
-
 def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
     unit = kind.unit
     if kind.topic == "fraction":
@@ -166,23 +182,25 @@ def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
     if amount is not None and rng.random() < 0.3:
         return amount
     plain, numerals = _plain(value), f"{value:,.12g}"
-    is_amount = kind.kind not in ("identifier", "year") and not kind.topic
+    is_year = (kind.minimum or 0) >= 1000 and (kind.maximum or 9999) < 2200
+    is_amount = kind.kind not in ("identifier", "year") and not kind.topic and not is_year
     if value >= 1000 and is_amount and rng.random() < 0.4:
         plain = numerals.replace(",", rng.choice((",", ",", " ")))
     elif value == int(value) and 0 < value < len(NUMBERS) and rng.random() < 0.4:
         plain = NUMBERS[int(value)]
     elif value % 1 == 0.5 and 1 <= value < len(NUMBERS) and rng.random() < 0.2:
         plain = f"{NUMBERS[int(value)]} and a half"
-    if unit not in _UNITS or round(value, 3) != value:  # forms of units round
+    units = word_table("value_words")["units"]
+    if unit not in units or round(value, 3) != value:  # forms of units round
         return plain
-    is_duration = _UNITS[unit].startswith("duration")
+    is_duration = units[unit].startswith("duration")
     if value == 1 and is_duration:
         one = singular(unit)
         return f"{rng.choice(('one', '1', 'a' if one != 'hour' else 'an'))} {one}"
     is_long = is_duration or plain.isalpha() or rng.random() < 0.5 or " " in plain
     text = library("babel.units").format_unit(
         value,
-        _UNITS[unit],
+        units[unit],
         length="long" if is_long else "short",
         locale=rng.choice(("en_GB", "en_US")),
     )

@@ -37,6 +37,18 @@ def split_phrases(text: str) -> tuple[str, ...]:
 
 
 @cache
+def other_nouns(noun: str) -> tuple[str, ...]:
+    """Return the other words that people have for a noun."""
+    rows = map(split_phrases, word_table("operations")["nouns_alike"]["rows"])
+    return tuple(other for row in rows if noun in row for other in row if other != noun)
+
+
+def other_verbs(verb: str) -> tuple[str, ...]:
+    """Return the other verbs that people have for one; who gets a thing need not order it."""
+    return split_phrases(word_table("operations")["verbs_alike"].get(verb, ""))
+
+
+@cache
 def register_table_phrases(mood: str) -> dict[str, tuple[str, ...]]:
     """Return the wrappings of a mood by register, or the frame of a request by its places."""
     return {name: split_phrases(row) for name, row in word_table("registers")[mood].items()}
