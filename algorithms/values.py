@@ -219,7 +219,8 @@ def _moments(features: Tensor, outcome: Tensor) -> Tensor:
 def _slopes(moments: Tensor) -> Tensor:
     """Return the slopes of the ridge regression of the outcome on the features, (F,)."""
     ridge = RIDGE * torch.eye(NUM_FEATURES, dtype=moments.dtype, device=moments.device)
-    return torch.linalg.solve(moments[:, :-1] + ridge, moments[:, -1])
+    slopes: Tensor = torch.linalg.solve(moments[:, :-1] + ridge, moments[:, -1])
+    return slopes
 
 
 def expected_rewards_to_go(experience: Experience, gamma: float) -> Tensor:

@@ -29,7 +29,9 @@ GROUPS: dict[str, Any] = {"group_size": 8}
 ARMS = {
     "REINFORCE": Arm(NO_CRITIC, "batch baseline, group 1"),
     "TPPO": Arm({**TPPO, "gamma": 1.0}, "values by what they know, group 1"),
-    "TPPO_095": Arm({**TPPO, "gamma": 1.0, "lam": 0.95}, "head, lambda .95, group 1", seeds=6, tasks=LONG),
+    "TPPO_095": Arm(
+        {**TPPO, "gamma": 1.0, "lam": 0.95}, "head, lambda .95, group 1", seeds=6, tasks=LONG
+    ),
     "GRPO": Arm({"algorithm_name": "GRPO", **GROUPS}, "groups of 8; not to be had on streams"),
     "leave_one_out": Arm(
         {**NO_CRITIC, **GROUPS, "group_baseline": "leave_one_out"},
