@@ -98,7 +98,7 @@ def read_config_file(path: str | None) -> tuple[dict[str, Any], bool]:
     """
     entries = {} if path is None else _entries(Path(path))
     is_of_a_run = "command" in entries
-    by_name = {name: each for each in SETTINGS.values() for name in (each.name, *each.aliases)}
+    by_name = {each.alias: each for each in SETTINGS.values() if each.alias} | SETTINGS
     settings = {}
     for name, value in entries.items():
         if name in DESCRIPTION_KEYS or (name == "resume" and is_of_a_run):
