@@ -92,6 +92,7 @@ setup(
     package_data={
         "": ["py.typed", "*.json", "*.toml", "*.jsonl", "tables/*.json", "frames/*.toml"],
         "fctncalling.data": ["embedded/**"],
+        "fctncalling.lab.integrations": ["harbor_task/*"],
         "fctncalling.lab.page": ["style.css"],
         "fctncalling.lab.viewer": ["page/*"],
     },

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("algorithms", "envs/episode", "envs/episode_runner.py", "envs/state_hash.py", "checkers")
+PLACES = ("algorithms", "envs/episode", "envs/episode_runner.py", "checkers")
 PAIRS = "Lt LtE|Gt GtE|Eq NotEq|Is IsNot|In NotIn|And Or|Add Sub|Mult Div|BitAnd BitOr"
 ONE_WAY = "FloorDiv Mult|Mod Mult|Pow Mult|USub UAdd"
 SWAPS = {old: new for pair in (PAIRS, ONE_WAY) for old, new in map(str.split, pair.split("|"))}

@@ -160,7 +160,7 @@ def _marked(match: re.Match[str]) -> str:
 
 
 def _row(flag: Setting) -> str:
-    names = " ".join(f"`--{name}`" for name in (flag.name, *flag.aliases))
+    names = " ".join(f"`--{name}`" for name in filter(None, (flag.name, flag.alias)))
     names = names if flag.has_flag else f"`{flag.name}` (of `--config`)"
     expected = f" Expected: {flag.expected}." if flag.choices or flag.base is not str else ""
     sentence = _plain(flag.sentence + expected)

@@ -76,9 +76,10 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     and where it applies:
 
     - `state_hash`: str, of what decides the future (unless the episode ended, or a tool's state
-      cannot be read). See `fctncalling.envs.state_hash`.
+      cannot be read). See `fctncalling.envs.episode_runner.state_hash`.
     - `place`: (int, int, bool), where a truth's calls are known: turn, calls of the truth still to
-      come, whether the episode is on the truth's path. See `fctncalling.envs.state_hash`.
+      come, whether the episode is on the truth's path. See
+      `fctncalling.envs.episode_runner.place_on_path`.
     - `instructions`: str, the system text of the prompting form (`reset`).
     - `repairs`: list of str, what a lenient handler mended before it read the action.
     - `observation_bytes_cut`: int, by how much the observation was cut.

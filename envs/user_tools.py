@@ -171,36 +171,17 @@ class UserTools:
         except LookupError as error:
             raise LookupError(f'task "{task.id}": {error}') from None
 
-    def execute_calls(
-        self, calls: Sequence[str], session: ToolSession
-    ) -> tuple[list[str], list[str]]:
-        """Execute a message's calls; return their results as displayed and as judged.
+    def call_box(self, calls: Sequence[str], session: ToolSession) -> dict[int, str]:
+        """Execute those calls of a message that are the box's, at once; return results by index.
 
-        Calls of the box run at once. They bypass the session: it puts names into text arguments, as
-        BFCL does, and a snippet's code must arrive as it was written. Their results are judged as
-        BFCL judges a function that the task does not have: a tool that repeats its argument could
-        else imitate any result. Raises InfrastructureError.
+        They bypass the session: it puts names into text arguments, as BFCL does, and a snippet's
+        code must arrive as it was written. Raises InfrastructureError.
         """
-        boxed = {
-            index: call
-            for index, text in enumerate(calls)
-            if (call := self._boxed(text, session)) is not None
-        }
-        texts: dict[int, str] = {
-            index: call for index, call in boxed.items() if isinstance(call, str)
-        }
+        boxed = {index: self._boxed(text, session) for index, text in enumerate(calls)}
         run = {index: call for index, call in boxed.items() if isinstance(call, Call)}
-        if self.box is not None and run:
-            texts |= dict(zip(run, self.box.call_all(list(run.values())), strict=True))
-        displayed = [
-            texts[index] if index in texts else session.execute(text)
-            for index, text in enumerate(calls)
-        ]
-        judged = [
-            _undefined(calls[index]) if index in boxed else text
-            for index, text in enumerate(displayed)
-        ]
-        return displayed, judged
+        results = self.box.call_all(list(run.values())) if self.box is not None and run else []
+        errors = {index: error for index, error in boxed.items() if isinstance(error, str)}
+        return errors | dict(zip(run, results, strict=True))
 
     def close(self) -> None:
         """Close the tools: end the processes of those passed as a list."""
@@ -234,10 +215,6 @@ class UserTools:
             return Call(name, _arguments(body, self.box.parameters(name)))
         except Exception as error:
             return f"Tool error: {name}(): {error}"
-
-
-def _undefined(call: str) -> str:
-    return f"Error during execution: name '{call.partition('(')[0].strip()}' is not defined"
 
 
 def _arguments(call: ast.Call, parameters: Sequence[str]) -> dict[str, Any]:

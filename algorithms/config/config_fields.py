@@ -46,7 +46,7 @@ class Setting:
     has_flag: bool = True  # false: --config and Python alone have it
     const: Any = None  # the value of the flag without one; None: it needs one
     metavar: str = ""
-    aliases: tuple[str, ...] = ()  # other names
+    alias: str = ""  # another name
     # a word that is no value, in lower case -> the value that its writer may mean
     meant: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # other word, in lower case -> value
@@ -84,20 +84,14 @@ class Setting:
         by_name = (word for end, word in ends if self.name.endswith(end))
         return self.metavar or next(by_name, METAVARS[self.base])
 
-    def suggestion(self, value: Any) -> str:
-        """Return a suggestion of what a wrong value may have meant, as the end of a message.
-
-        Nothing where none is near.
-        """
+    def mistake(self, value: Any) -> str:
+        """Return the error message for a wrong value, with what may be meant where that is near."""
         word = str(value).lower().replace("-", "_")
         lowered = {choice.lower(): choice for choice in self.choices}
         near = difflib.get_close_matches(word, lowered, n=1, cutoff=0.75)
         meant = lowered.get(word) or self.meant.get(word) or (lowered[near[0]] if near else "")
-        return f"; is {meant} meant?" if meant else ""
-
-    def mistake(self, value: Any) -> str:
-        """Return the error message for a wrong value."""
-        return f"got {format_value(value)}, expected {self.expected}{self.suggestion(value)}"
+        hint = f"; is {meant} meant?" if meant else ""
+        return f"got {format_value(value)}, expected {self.expected}{hint}"
 
     def parse(self, text: str) -> Any:
         """Parse a command-line text to the setting's value.
@@ -128,9 +122,9 @@ class Setting:
         """Whether the setting accepts a value: its type and its range."""
         if value is None:
             return self.optional
-        if isinstance(value, bool) != (self.base is bool):  # True is an int to Python, not to us
-            return False
-        if not isinstance(value, (int, float) if self.base is float else self.base):
+        kinds = (int, float) if self.base is float else self.base
+        # True is an int to Python, not to us
+        if not isinstance(value, kinds) or isinstance(value, bool) != (self.base is bool):
             return False
         if isinstance(value, str):
             named = self.own and ":" in value.strip(":")
@@ -154,9 +148,8 @@ class Settings:
         others.
         """
         args = vars(namespace)
-        known: tuple[Setting, ...] = settings_of(cls)  # type: ignore[arg-type]
-        settings = (setting for setting in known if setting.name in args)
-        return cls(**{setting.name: setting.joined(args[setting.name]) for setting in settings})
+        known = (each for each in settings_of(cls) if each.name in args)  # type: ignore[arg-type]
+        return cls(**{setting.name: setting.joined(args[setting.name]) for setting in known})
 
 
 @cache
@@ -172,22 +165,21 @@ def settings_of(config_class: type[Any]) -> tuple[Setting, ...]:
         hint, facts = hints[field.name], Setting()
         if typing.get_origin(hint) is typing.Annotated:
             hint, facts = typing.get_args(hint)
-        parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-        literal = typing.get_origin(hint) is typing.Literal
-        base = str if literal else parts[0]
-        group = facts.group or group
-        setting = dataclasses.replace(
-            facts,
-            choices=typing.get_args(hint) if literal else facts.choices,
-            group=group,
-            const=True if base is bool else facts.const,
-            name=field.name,
-            base=base,
-            optional=types.NoneType in parts,
-            default=field.default,
-            sentence=sentences.get(field.name, "").replace("{names}", facts.names),
+        is_literal = typing.get_origin(hint) is typing.Literal
+        parts = typing.get_args(hint) or (hint,)
+        settings.append(
+            dataclasses.replace(
+                facts,
+                choices=parts if is_literal else facts.choices,
+                group=(group := facts.group or group),
+                const=True if hint is bool else facts.const,
+                name=field.name,
+                base=str if is_literal else parts[0],
+                optional=types.NoneType in parts,
+                default=field.default,
+                sentence=sentences.get(field.name, "").replace("{names}", facts.names),
+            )
         )
-        settings.append(setting)
     return tuple(settings)
 
 
@@ -197,28 +189,23 @@ def _docstrings(config_class: type[Any]) -> dict[str, str]:
         tree: Any = ast.parse(inspect.getsource(config_class)).body[0]
     except (OSError, TypeError, SyntaxError):  # a class of an interpreter's prompt, say
         return {}
-    found = {}
-    for pair in pairwise(tree.body):
-        match pair:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
-                found[name] = " ".join(text.split())
-    return found
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in pairwise(tree.body)
+        if (type(field), type(text)) == (ast.AnnAssign, ast.Expr)
+    }
 
 
-def add_arguments(parser: argparse.ArgumentParser, config_class: Any) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *config_classes: Any) -> None:
     """Add arguments of the command line to a parser, one for each setting that has a flag.
 
     Parsed arguments are those that are given, and no defaults.
     """
-    settings = settings_of(config_class)
-    groups: dict[str, Any] = {str(group.title): group for group in parser._action_groups}
-    for title in (BASIC, *(setting.group for setting in settings if not setting.basic)):
+    groups = {BASIC: parser.add_argument_group(BASIC)}
+    for setting in (each for known in map(settings_of, config_classes) for each in known):
+        title = BASIC if setting.basic else setting.group
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
-    for setting in settings:
         if not setting.has_flag:
             continue
         options: dict[str, Any] = {"nargs": None if setting.const is None else "?"}
@@ -227,8 +214,8 @@ def add_arguments(parser: argparse.ArgumentParser, config_class: Any) -> None:
         # of a text the metavar tells
         expected = "" if setting.base is str else f" Expected: {setting.expected}."
         text = f"{setting.sentence}{expected} Default: {format_value(setting.default)}."
-        groups[BASIC if setting.basic else setting.group].add_argument(
-            *(f"--{name}" for name in (setting.name, *setting.aliases)),
+        groups[title].add_argument(
+            *(f"--{name}" for name in filter(None, (setting.name, setting.alias))),
             dest=setting.name,
             type=setting.parse,
             const=setting.const,

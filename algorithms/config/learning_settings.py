@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from fctncalling.algorithms.config.config_fields import Setting, Settings
 
+BASELINE_SYNONYMS = {"false": "none", **dict.fromkeys(("true", "shrunk"), "leave_one_out")}
+
 
 @dataclass
 class LearningSettings(Settings):
@@ -33,10 +35,7 @@ class LearningSettings(Settings):
     """Whether a truncated episode goes on with the critic's value at its end."""
     group_baseline: Annotated[
         Literal["none", "leave_one_out", "state"],
-        Setting(
-            const="leave_one_out",
-            synonyms={"false": "none", "true": "leave_one_out", "shrunk": "leave_one_out"},
-        ),
+        Setting(const="leave_one_out", synonyms=BASELINE_SYNONYMS),
     ] = "none"
     """What an episode's advantages are compared with; needs --group_size of at least 2.
     leave_one_out (or true): the mean first advantage of the other episodes of its task, as in
@@ -87,9 +86,7 @@ class LearningSettings(Settings):
     """Passes over the collected episodes."""
     num_mini_batch: Annotated[int, Setting("[1, inf)", basic=True)] = 4
     """Optimiser steps of one pass."""
-    gradient_cp_steps: Annotated[
-        int, Setting("[1, inf)", aliases=("gradient_accumulation_steps",))
-    ] = 1
+    gradient_cp_steps: Annotated[int, Setting("[1, inf)", alias="gradient_accumulation_steps")] = 1
     """Parts whose gradients are added up to one optimiser step; saves memory, changes no result."""
     max_microbatch_tokens: Annotated[int, Setting("[1, inf)")] = 4096
     """Tokens of one forward pass, with padding, or each once where prefixes are shared."""

@@ -29,12 +29,7 @@ _LORA: dict[str, Any] = {**_LONG, "lora_r": 32, "lora_alpha": 64.0}
 _SMALL: dict[str, Any] = {**_PRETRAINED, "lr": 1e-5, "critic_lr": 1e-3}
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "0.1B": {
-        **_SMALL,
-        "n_rollout_threads": 32,
-        "max_new_tokens": 256,
-        "max_episode_tokens": 4096,
-    },
+    "0.1B": {**_SMALL, "n_rollout_threads": 32, "max_new_tokens": 256, "max_episode_tokens": 4096},
     "0.1B-cpu": {
         **_SMALL,
         "num_updates": 0,

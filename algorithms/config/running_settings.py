@@ -9,6 +9,8 @@ from fctncalling.algorithms.config.config_fields import Setting, Settings
 from fctncalling.algorithms.config.model_presets import PRESETS
 
 ALGORITHM_NAMES = ("TPPO", "POAD", "NTPO", "APPO", "GRPO")  # keys of `ppo.ALGORITHMS`
+SUPERVISED = "supervised fine-tuning (SFT)"
+REWARD_NAMES = ("success", "progress", "strict", "strict_progress")
 ALGORITHMS_ELSEWHERE = {
     "ppo": "TPPO (token by token) or APPO (action by action)",
     **dict.fromkeys(("reinforce", "reinforce++", "rloo"), "GRPO"),
@@ -24,13 +26,11 @@ class RunningSettings(Settings):
     """Settings of running: tasks, model, rollout, evaluation."""
 
     # The run: preset, seed, environment, algorithm, results, device and precision.
-    preset: Annotated[
-        str | None, Setting(choices=tuple(PRESETS), basic=True, group="run and device")
-    ] = None
+    preset: Annotated[str | None, Setting(choices=tuple(PRESETS), basic=True)] = None
     """Starting values for a model of about this size, which other flags override; -lora: with
     adapters, -cpu: short, supervised learning alone. Conventional values, not tuned here. none:
     those of the embedded model."""
-    seed: Annotated[int, Setting("[0, inf)", group="run and device", basic=True)] = 1
+    seed: Annotated[int, Setting("[0, inf)", basic=True)] = 1
     """Seed of every random stream of the run."""
     env_name: Annotated[str, Setting(basic=True)] = "fctncalling_env"
     """Environment: "fctncalling_env" is this project's, any other name goes to gymnasium.make."""
@@ -45,7 +45,7 @@ class RunningSettings(Settings):
     of one task compared with each other. MODULE:NAME: an `Algorithm` of your own."""
     experiment_name: Annotated[str, Setting(basic=True)] = "check"
     """First folder below --results_dir."""
-    results_dir: str = "results"
+    results_dir: Annotated[str, Setting(group="run and device")] = "results"
     """Folder that results/<experiment>/<model>/<dataset>/<algorithm> starts at."""
     num_updates: Annotated[int, Setting("[0, inf)", basic=True)] = 40
     """Length of the run, in policy updates."""
@@ -77,16 +77,16 @@ class RunningSettings(Settings):
     """CPU threads of torch; more than the free cores is many times slower."""
 
     # Tasks and model files, LoRA adapters, demonstrations to learn first.
-    dataset_path: Annotated[str | None, Setting(group="tasks and model", basic=True)] = None
+    dataset_path: Annotated[str | None, Setting(basic=True)] = None
     """Training tasks, a BFCL-format file; none: the embedded tasks."""
     eval_dataset_path: Annotated[str | None, Setting(basic=True)] = None
     """Held-out tasks; none: the embedded ones, or a fifth of --dataset_path."""
     model_name_or_path: Annotated[str | None, Setting(basic=True, metavar="MODEL")] = None
     """Model folder, GGUF file or hub name; none: the embedded small model."""
-    lora_r: Annotated[int, Setting("[0, inf)", group="adapters (LoRA)", basic=True)] = 0
+    lora_r: Annotated[int, Setting("[0, inf)", basic=True)] = 0
     """Rank of LoRA adapters, which then learn in place of the model's own weights; 0: no
     adapters."""
-    lora_alpha: Annotated[float, Setting("(0, inf)")] = 16.0
+    lora_alpha: Annotated[float, Setting("(0, inf)", group="adapters (LoRA)")] = 16.0
     """Scale of the adapters: what they add is multiplied by alpha / rank."""
     lora_targets: Annotated[str, Setting(metavar="NAMES", has_flag=False)] = "all-linear"
     """Layers that get an adapter: all-linear (all but the output), or names parted by commas,
@@ -94,13 +94,11 @@ class RunningSettings(Settings):
     role_adapters: bool = False
     """Whether each role of a team (info["role"]) has an adapter of its own on one base, and
     learns nothing of what the others learn."""
-    sft_tasks: Annotated[
-        str | None, Setting(group="supervised fine-tuning (SFT)", basic=True, metavar="FILE")
-    ] = None
+    sft_tasks: Annotated[str | None, Setting(basic=True, metavar="FILE")] = None
     """Tasks whose ground truths, played through the environment, are learned first: a file of
     tasks or of logged conversations, or "dataset" for the training tasks of --dataset_path.
     With --num_updates 0 nothing else is learned."""
-    sft_episodes: Annotated[str | None, Setting(metavar="FOLDER")] = None
+    sft_episodes: Annotated[str | None, Setting(metavar="FOLDER", group=SUPERVISED)] = None
     """Logged training episodes whose successful ones are learned first: a run's folder, its
     episodes folder or one file (rejection sampling, expert iteration)."""
     sft_epochs: Annotated[int, Setting("[1, inf)")] = 1
@@ -119,13 +117,11 @@ class RunningSettings(Settings):
     """Supervised steps between two checkpoints; 0: only at the stage's end."""
 
     # Collecting episodes: how many, how long, slow tools, sampling and reward.
-    n_rollout_threads: Annotated[
-        int, Setting("[1, inf)", group="collecting episodes", basic=True, aliases=("num_envs",))
-    ] = 128
+    n_rollout_threads: Annotated[int, Setting("[1, inf)", basic=True, alias="num_envs")] = 128
     """Episodes that run side by side."""
     episodes_per_update: Annotated[int, Setting("[1, inf)", basic=True)] = 256
     """Episodes collected for one update."""
-    group_size: Annotated[int | None, Setting("[1, inf)")] = None
+    group_size: Annotated[int | None, Setting("[1, inf)", group="collecting episodes")] = None
     """Episodes of each task in one update, in environments reset with one seed, so that they
     begin alike; GRPO compares them with each other. none: 8 for GRPO, 1 for the others."""
     max_new_tokens: Annotated[int, Setting("[1, inf)", basic=True)] = 64
@@ -147,10 +143,7 @@ class RunningSettings(Settings):
     number."""
     temperature: Annotated[float, Setting("(0, inf)")] = 1.0
     """Sampling temperature; the loss uses the same distribution."""
-    reward: Annotated[
-        str,
-        Setting(choices=("success", "progress", "strict", "strict_progress"), own=True, basic=True),
-    ] = "strict"
+    reward: Annotated[str, Setting(choices=REWARD_NAMES, own=True, basic=True)] = "strict"
     """success: 1 for a solved task; progress: the share of its turns that are right; strict,
     strict_progress: the same where nothing that BFCL forgives had to be forgiven; MODULE:NAME:
     your own function (StepRecord, Verdict or None) -> number."""
@@ -162,7 +155,7 @@ class RunningSettings(Settings):
     the next update while this one is learned, 2: for the two after it, and so on."""
 
     # Evaluation on held-out tasks, and which tasks are played.
-    eval_interval: Annotated[int, Setting("[0, inf)", basic=True, group="collecting episodes")] = 10
+    eval_interval: Annotated[int, Setting("[0, inf)", basic=True)] = 10
     """Updates between two evaluations; 0: only before and after."""
     eval_episodes: Annotated[int, Setting("[1, inf)")] = 320
     """Held-out episodes of one evaluation."""

@@ -237,17 +237,12 @@ def resolve_device(name: str) -> torch.device:
     """
     import torch
 
-    present = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
-    if name == "auto":
-        name = next(kind for kind, there in present.items() if there)
-    if not present.get(name, False):
-        there = ", ".join(kind for kind, is_there in present.items() if is_there)
+    available = ["cuda"] * torch.cuda.is_available() + ["mps"] * torch.backends.mps.is_available()
+    available.append("cpu")
+    name = available[0] if name == "auto" else name
+    if name not in available:
         raise SettingError(
-            f'--device: got "{name}", but torch {torch.__version__} finds only {there} here; or '
-            "use auto"
+            f'--device: got "{name}", but torch {torch.__version__} finds only '
+            f"{', '.join(available)} here; or use auto"
         )
     return torch.device(name)

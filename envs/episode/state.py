@@ -95,9 +95,20 @@ class EpisodeState:
                 "executed"
             )
         self.tools_hash = ""
-        displayed, judged = tools.execute_calls(calls, self.session)
-        self.results += judged
-        return tuple(displayed)
+        boxed = {} if tools.box is None else tools.call_box(calls, self.session)
+        texts = [
+            boxed[index] if index in boxed else self.session.execute(call)
+            for index, call in enumerate(calls)
+        ]
+        # The box's results are judged as BFCL judges a function that the task does not have: a tool
+        # that repeats its argument could else imitate any result.
+        undefined = "Error during execution: name '{}' is not defined"
+        names = {index: calls[index].partition("(")[0].strip() for index in boxed}
+        self.results += [
+            undefined.format(names[index]) if index in boxed else text
+            for index, text in enumerate(texts)
+        ]
+        return tuple(texts)
 
     def count_step(self) -> int:
         """Count a step that does not end its turn; return the turn's number of such steps."""

@@ -5,13 +5,13 @@ Whoever gives a flag expects it to do something.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.cli.train_flags import SETTINGS
+from fctncalling.cli.train_flags import SETTINGS, CommandLine
 from fctncalling.envs.tool_text.env import JOBS
 from fctncalling.training.run_config import RunConfig
 
@@ -167,15 +167,16 @@ def idle_settings(settings: Mapping[str, Any]) -> set[str]:
 
     Empty for a run whose settings are not understood, as of another version.
     """
-    known = ({field.name for field in fields(kind)} for kind in (TrainConfig, RunConfig))
-    of_run = [{name: settings[name] for name in names if name in settings} for names in known]
     try:
-        config, run_config = TrainConfig(**of_run[0]), RunConfig(**of_run[1])
+        idle = _idle_rules(*CommandLine(Namespace(**settings), set(), set()).configs())
     except (TypeError, ValueError):
         return set()
-    idle = [rule for rule in RULES if rule.idle(config)]
-    idle += [rule for rule in RUN_RULES if rule.idle(run_config)]
     return {name for rule in idle if rule.without == NO_EFFECT for name in rule.flags.split()}
+
+
+def _idle_rules(config: TrainConfig, run_config: RunConfig) -> list[IdleFlagRule]:
+    idle = [rule for rule in RULES if rule.idle(config)]
+    return idle + [rule for rule in RUN_RULES if rule.idle(run_config)]
 
 
 def idle_flag_notes(
@@ -189,9 +190,9 @@ def idle_flag_notes(
     defaults are never reported.
     """
     notes = []
-    for rule in (*RULES, *RUN_RULES):
+    for rule in _idle_rules(config, run_config):
         named = [SETTINGS[name].label for name in rule.flags.split() if name in given]
-        if not named or not rule.idle(run_config if rule in RUN_RULES else config):
+        if not named:
             continue
         note = f"{', '.join(named)}: {rule.without} without {rule.needs}"
         if rule.refused:

@@ -40,7 +40,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,6 @@ def _start(line: CommandLine, words: Sequence[str]) -> int:
     from fctncalling.algorithms.run.logs import RunExistsError
     from fctncalling.algorithms.run.run_lock import RunLockedError
 
-    errors_of_runs = (RunExistsError, RunLockedError, CheckpointError)
     try:
         if line.settings.resume is not None:
             keep_former_defaults(line.settings, line.named)
@@ -117,7 +116,7 @@ def _start(line: CommandLine, words: Sequence[str]) -> int:
     except KeyboardInterrupt:  # later ones are answered by the run, which saves itself
         print("\nInterrupted while starting; nothing was learned or saved.", file=sys.stderr)
         return 130
-    except (TaskError, ModelError, *errors_of_runs) as error:
+    except (TaskError, ModelError, RunExistsError, RunLockedError, CheckpointError) as error:
         return _refuse(error)
 
 
@@ -176,14 +175,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.names_elsewhere = NAMES_ELSEWHERE
     parser.former_flags = FORMER_FLAGS
-    parser.add_argument(
-        "-h",
-        "--help",
-        action=BasicHelpAction,
-        nargs=0,
-        const=("options", BASIC),
-        help="Show the basic settings.",
-    )
+    shown = "Show the basic settings."
+    basic = ("options", BASIC)
+    parser.add_argument("-h", "--help", action=BasicHelpAction, nargs=0, const=basic, help=shown)
     parser.add_argument("--help-all", action="help", help="Show every flag.")
     parser.add_argument(
         "--config",
@@ -191,8 +185,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="Take settings from a YAML or JSON file, or from a run's config.json; flags of the "
         "command line come before them.",
     )
-    add_arguments(parser, TrainConfig)
-    add_arguments(parser, RunConfig)
+    add_arguments(parser, TrainConfig, RunConfig)
     return parser
 
 
@@ -212,22 +205,19 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
         profiling = import_laboratory_module("profiler").run_profiler(run)
     with run.interruption, profiling as profiler:
         try:
-            run_loop(run, progress, profiler)
-            progress.close()
+            with closing(progress):
+                run_loop(run, progress, profiler)
             write_run_report(run, run_config)
         except KeyboardInterrupt:
-            progress.close()
             announce(
                 f"\nInterrupted after {progress_text(run)}; saved {run.save()}. Go on with:\n",
                 f"  {command_to_resume(words, run.processes.count)}\n",
             )
             return 130
         except RewardError as error:
-            progress.close()
             print(f"error: after {progress_text(run)}: --{error}", file=sys.stderr)
             return 2
         except (FloatingPointError, RolloutError, CheckpointError, OSError) as error:
-            progress.close()
             made, text = progress_text(run), str(error)
             if isinstance(error, RolloutError):
                 text += (

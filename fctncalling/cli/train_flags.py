@@ -38,21 +38,14 @@ FORMER_SETTINGS: dict[str, tuple[Any, str]] = {
 """Setting that went with version 0.3 -> what it was where nobody gave it, and what is there now."""
 
 NEVER_FLAGS = frozenset({"adam_fused", "tf32", "tree_mask_price"})
-FORMER_FLAGS = {
-    **{
-        name: f"went with version 0.3: {successor}"
-        for name, (_, successor) in FORMER_SETTINGS.items()
-    },
-    **{
-        name: f"{'was never one' if name in NEVER_FLAGS else 'went with version 0.4'}: a file has "
-        f"it, {name}: ..., for --config FILE"
-        for name, setting in SETTINGS.items()
-        if not setting.has_flag
-    },
-    "critic_warmup_updates": "went with version 0.4: --critic_warmup_episodes is its number of "
-    "episodes",
-}
+FORMER_FLAGS = {name: f"went with version 0.3: {now}" for name, (_, now) in FORMER_SETTINGS.items()}
 """What is no flag -> since when, and what is there now."""
+for _name in (name for name, setting in SETTINGS.items() if not setting.has_flag):
+    _since = "was never one" if _name in NEVER_FLAGS else "went with version 0.4"
+    FORMER_FLAGS[_name] = f"{_since}: a file has it, {_name}: ..., for --config FILE"
+FORMER_FLAGS["critic_warmup_updates"] = (
+    "went with version 0.4: --critic_warmup_episodes is its number of episodes"
+)
 
 DESCRIPTION_KEYS = ("command", "machine", "num_processes", "resolved", "versions")
 """Entries of a run's config.json that are no settings."""
@@ -98,7 +91,7 @@ def read_config_file(path: str | None) -> tuple[dict[str, Any], bool]:
     """
     entries = {} if path is None else _entries(Path(path))
     is_of_a_run = "command" in entries
-    by_name = {name: each for each in SETTINGS.values() for name in (each.name, *each.aliases)}
+    by_name = {each.alias: each for each in SETTINGS.values() if each.alias} | SETTINGS
     settings = {}
     for name, value in entries.items():
         if name in DESCRIPTION_KEYS or (name == "resume" and is_of_a_run):

@@ -37,8 +37,7 @@ def command_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("fctncalling")
     commands = parser.add_subparsers(dest="command")
     train = commands.add_parser("train", help="train a policy")
-    config_fields.add_arguments(train, TrainConfig)
-    config_fields.add_arguments(train, RunConfig)
+    config_fields.add_arguments(train, TrainConfig, RunConfig)
     for name, module in subcommands().items():
         import_module(module).add_arguments(commands.add_parser(name))
     return parser

@@ -39,7 +39,7 @@ from fctncalling.algorithms.run.logs import (
 from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.algorithms.targets import rehearse_estimate
 from fctncalling.call_form import find_call_form
-from fctncalling.envs.state_hash import STATE_HASH_VERSION
+from fctncalling.envs.episode_runner import STATE_HASH_VERSION
 from fctncalling.laboratory import import_laboratory_module
 from fctncalling.model_folder import is_gguf, missing_model_message
 from fctncalling.progress_bar import Stage

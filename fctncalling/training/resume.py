@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config.config_fields import format_value, settings_of
 from fctncalling.algorithms.config.template_kwargs import parse_template_kwargs
-from fctncalling.envs.state_hash import STATE_HASH_VERSION
+from fctncalling.envs.episode_runner import STATE_HASH_VERSION
 from fctncalling.training.announce import announce
 from fctncalling.training.run_config import RunConfig
 

@@ -13,6 +13,7 @@ from fctncalling.envs.teams import BUILT_IN_TEAMS
 from fctncalling.envs.tools.box.toolbox import TIMEOUT_S
 from fctncalling.envs.users.user_names import NAMES
 
+HANDLER_NAMES = ", ".join((*HANDLERS, *TEXT_HANDLERS))
 _SHORT: dict[str, Any] = {
     "num_updates": 10,
     "eval_interval": 5,
@@ -67,12 +68,7 @@ class RunConfig(Settings):
     """Settings of a run outside the algorithm: environments, tools, logs, workers."""
 
     handler: Annotated[
-        str,
-        Setting(
-            group="environments and tools",
-            metavar="NAME",
-            names=", ".join((*HANDLERS, *TEXT_HANDLERS)),
-        ),
+        str, Setting(group="environments and tools", metavar="NAME", names=HANDLER_NAMES)
     ] = "auto"
     """How calls are written; auto: as the chat template writes them, or in BFCL's form where it
     writes none; any known form is read. auto:NAME writes that form and reads any. One of {names}.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.envs.state_hash import STATE_HASH_VERSION
+from fctncalling.envs.episode_runner import STATE_HASH_VERSION
 from fctncalling.training.resume import announce_former_hash
 
 

@@ -17,6 +17,7 @@ from sample_tools import SmolTool, die, fail, flood, hang, shout
 
 from fctncalling.data.types import Task
 from fctncalling.data.unsafe_text import TAGS
+from fctncalling.envs.episode.state import EpisodeState
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.toolbox import (
@@ -162,9 +163,10 @@ def test_call_strings_that_cannot_be_are_told_in_a_text(call: str, text: str) ->
     own, task = UserTools([as_tool(spell, timeout_s=None)]), shop_task([], involved_classes=())
     session = own.tool_session(task)
     assert session is not None
-    results, _ = own.execute_calls([call, "spell('a')", "spell(text='b' * 2)"], session)
+    state = EpisodeState(task, session)
+    results = state.execute([call, "spell('a')", "spell(text='b' * 2)"], own)
     assert text in results[0]
-    assert results[1:] == ["a", "bb"]
+    assert results[1:] == ("a", "bb")
 
 
 def test_every_failure_of_a_tool_is_a_text_and_a_death_is_invalid() -> None:

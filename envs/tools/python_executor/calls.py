@@ -53,7 +53,7 @@ class CallLimits(NamedTuple):
 class CallInFlight:
     """Running snippet, from the start in its child to its result.
 
-    The child of a session survives the call; otherwise the call ends with its child.
+    The last call of a child ends with it; a session's child survives the call.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class CallInFlight:
         limits: CallLimits,
         child: ZygoteChild,
         *,
+        is_last: bool = True,
         seed: int | None = None,
         queue_s: float = 0.0,
     ) -> None:
@@ -69,15 +70,11 @@ class CallInFlight:
         self.child = child
         self.queue_s = queue_s
         self.submitted = time.perf_counter()
-        code_out, out, err, *done = child.pipes
-        self._code_out = code_out
-        self._out = out
-        self._err = err
-        self._done = done[0] if done else -1
-        self._exit_code: int | None = None  # reported by a session's child
-        while done and is_readable(self._done) and os.read(self._done, PIPE_BYTES):
+        self._code_out, self._out, self._err, self._done = child.pipes
+        self._exit_code: int | None = None  # reported by a child whose last call this is not
+        while not is_last and is_readable(self._done) and os.read(self._done, PIPE_BYTES):
             pass  # bytes that an earlier snippet wrote there
-        self._watched = done
+        self._watched = [] if is_last else [self._done]
         self._next_read = 0.0  # when its output is read next
         self._stopped: Status | None = None
         self._stopped_at = 0.0
@@ -89,7 +86,7 @@ class CallInFlight:
         self._streams = dict(self._outputs)  # the one that is left when a stream has ended
         self._cpu_before = child.cpu_clock_s()
         child.signal(signal.SIGCONT)
-        head = CALL.pack((seed or 0) % 2**64, seed is not None, len(code))
+        head = CALL.pack((seed or 0) % 2**64, seed is not None, is_last, len(code))
         self._unsent = memoryview(head + code)
         self._send_code()  # most snippets fit into the pipe: nothing to wait for later
 
@@ -306,32 +303,18 @@ class CallLauncher:
             raise CallNotStarted(ToolResult("denied", reason=f"Not run: the code is {long}"))
         return data
 
-    def start(
-        self,
-        code: str,
-        limits: CallLimits,
-        *,
-        seed: int | None = None,
-        queue_s: float = 0.0,
-        policy: bool = True,
-    ) -> CallInFlight:
-        """Start the call of one snippet; raises CallNotStarted, with the result, if it fails."""
-        data = self.encode(code)
-        child = self.launch(limits.timeout_s + 1, policy=policy)
-        return CallInFlight(data, limits, child, seed=seed, queue_s=queue_s)
-
-    def launch(self, cpu_s: float, *, policy: bool = True, session: bool = False) -> ZygoteChild:
-        """Start a child with a CPU limit in seconds; raises CallNotStarted if it fails."""
+    def launch(self, limits: CallLimits, *, policy: bool = True) -> ZygoteChild:
+        """Start a child with limits of memory and CPU; raises CallNotStarted if it fails."""
         link = self._link
         assert link is not None
-        memory_bytes, seconds = self._config.memory_mb << 20, math.ceil(cpu_s)
+        seconds = math.ceil(limits.cpu_s or limits.timeout_s + 1)
         failure: OSError | None = None
         for _ in range(2):  # the zygote may have died between two calls: another is started, once
             if self.closed:
                 raise ValueError("this PythonExecutor is closed")
             link.start()
             try:
-                return link.launch(memory_bytes, seconds, policy=policy, session=session)
+                return link.launch(limits.memory_kb << 10, seconds, policy=policy)
             except OSError as error:
                 failure = error
                 # Ours to bear, not the zygote's doing.

@@ -38,7 +38,7 @@ ZYGOTE_DIED = "the zygote died"
 class ZygoteChild:
     """Child of the zygote for one call or session: its status socket and our pipe ends.
 
-    `pipes`: for code, standard output, standard error and, in a session, each call's exit code.
+    `pipes`: for code, standard output, standard error and the exit code of each call but the last.
     """
 
     def __init__(self, status: socket.socket, pipes: list[int]) -> None:
@@ -290,16 +290,12 @@ class ZygoteLink:
         self._control = ours
         self.greeting = greeting
 
-    def launch(self, memory_bytes: int, cpu_s: int, *, policy: bool, session: bool) -> ZygoteChild:
-        """Start one child, with [code, stdout, stderr] as descriptors 0, 1, 2.
-
-        A session has one more pipe, for each call's exit code. Raises OSError where the zygote is
-        gone.
-        """
+    def launch(self, memory_bytes: int, cpu_s: int, *, policy: bool) -> ZygoteChild:
+        """Start one child, its pipes named in `protocol.py`; OSError where the zygote is gone."""
         status, child_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours, theirs = list[int](), [child_status.detach()]
         try:
-            for name in ("code", "stdout", "stderr", "done")[: 3 + session]:
+            for name in ("code", "stdout", "stderr", "done"):
                 pair = os.pipe()
                 ours.append(pair[name == "code"])
                 theirs.insert(-1, pair[name != "code"])

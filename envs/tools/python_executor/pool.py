@@ -97,7 +97,8 @@ class PythonExecutor:
         # whatever a snippet may write
         limits = launcher.limits(30.0)._replace(max_output_length=10_000)
         try:
-            probe = launcher.start(code, limits, policy=False)
+            child = launcher.launch(limits, policy=False)
+            probe = CallInFlight(launcher.encode(code), limits, child)
         except CallNotStarted as why:
             raise SandboxUnavailable(f"the self-test could not start: {why}") from why
         wait_any({0: probe})
@@ -206,10 +207,10 @@ class PythonExecutor:
             check_seed(seed)
         if len(codes) != len(seeds):
             raise ValueError(f"{len(codes)} snippets but {len(seeds)} seeds")
-        results: list[ToolResult | None] = [None] * len(codes)
+        launcher, results = self._launcher, dict[int, ToolResult]()
         calls: dict[int, CallInFlight] = {}
         waiting = list(reversed(range(len(codes))))
-        limits = self._launcher.limits(timeout_s or self.config.timeout_s)
+        limits = launcher.limits(timeout_s or self.config.timeout_s)
         submitted = time.perf_counter()
         try:
             while waiting or calls:
@@ -218,8 +219,9 @@ class PythonExecutor:
                     index = waiting.pop()
                     queue_s = time.perf_counter() - submitted
                     try:
-                        calls[index] = self._launcher.start(
-                            codes[index], limits, seed=seeds[index], queue_s=queue_s
+                        data, child = launcher.encode(codes[index]), launcher.launch(limits)
+                        calls[index] = CallInFlight(
+                            data, limits, child, seed=seeds[index], queue_s=queue_s
                         )
                     except CallNotStarted as why:
                         self.places.release()
@@ -231,12 +233,12 @@ class PythonExecutor:
                     call = calls.pop(index)
                     results[index] = call.result()
                     self.places.release()
-                    self._launcher.repair_zygote(call)
+                    launcher.repair_zygote(call)
         finally:
             for call in calls.values():  # only where something raised
                 call.close()
                 self.places.release()
-        return [result for result in results if result is not None]
+        return [results[index] for index in range(len(codes))]
 
 
 _EXECUTORS: weakref.WeakSet[PythonExecutor] = weakref.WeakSet()

@@ -58,27 +58,22 @@ class PythonSession:
             try:
                 data = self._launcher.encode(code)
                 was_lost = self._drop_lost_child()
-                if self._live is None:
-                    self._live = self._launcher.launch(limits.cpu_s, session=True)
-                    self._owner = os.getpid()
+                child = self._live or self._launcher.launch(limits)
             except CallNotStarted as why:
                 return why.result
-            call = CallInFlight(data, limits, self._live, seed=seed, queue_s=queue_s)
-            result = self._result(call)
+            self._live, self._owner = child, os.getpid()
+            call = CallInFlight(data, limits, child, is_last=False, seed=seed, queue_s=queue_s)
+            try:
+                wait_any({0: call})
+                result = call.result()
+            except BaseException:
+                call.close()
+                self._live = None
+                raise
+            if not call.keeps_child:
+                self._live = None
         reasons = [LOST] * was_lost + [result.reason] + [LOST] * (not call.keeps_child)
         return replace(result, reason="; ".join(filter(None, reasons)))
-
-    def _result(self, call: CallInFlight) -> ToolResult:
-        try:
-            wait_any({0: call})
-            result = call.result()
-        except BaseException:
-            call.close()
-            self._live = None
-            raise
-        if not call.keeps_child:
-            self._live = None
-        return result
 
     def _drop_lost_child(self) -> bool:
         """Drop a child that has ended, or belongs to the process before a fork; return whether."""

@@ -208,23 +208,15 @@ def _writer(descriptor: int) -> io.TextIOWrapper:
 
 
 def serve_snippets(
-    main_module: MainModule,
-    layers: Confinement,
-    memory_bytes: int,
-    cpu_s: int,
-    *,
-    policy: bool,
-    session: bool,
+    main_module: MainModule, layers: Confinement, memory_bytes: int, cpu_s: int, *, policy: bool
 ) -> int:
-    """Confine this process, then read and run a snippet (in a session several); return its code.
+    """Confine this process, then read and run snippets up to the last; return that one's code.
 
-    In a session, after each snippet its exit code is written to DONE, one byte. A snippet can write
-    there too, but only lie about its own end.
+    After each other snippet its exit code is written to DONE, one byte. A snippet can write there
+    too, but only lie about its own end.
     """
     layers.apply(
-        memory_bytes=memory_bytes,
-        cpu_s=cpu_s,
-        close=lambda: os.closerange(DONE + session, 1 << 16),
+        memory_bytes=memory_bytes, cpu_s=cpu_s, close=lambda: os.closerange(DONE + 1, 1 << 16)
     )
     os.write(STATUS, CONFINED)
     os.dup2(0, CODE)
@@ -232,16 +224,19 @@ def serve_snippets(
     os.close(DEV_NULL)
     number = 0
     while True:
-        seed, seeded, size = CALL.unpack(read_exactly(CALL.size))
+        seed, seeded, is_last, size = CALL.unpack(read_exactly(CALL.size))
         # Lone surrogates pass here: the compiler refuses them.
         source = read_exactly(size).decode("utf-8", "surrogatepass")
         if seeded:
             main_module.seed(seed)
-        if not session:
+        if is_last:
             os.close(CODE)
-            return main_module.run(source, policy=policy)
+            os.close(DONE)
         number += 1
-        os.write(DONE, bytes([main_module.run(source, number=number)]))
+        code = main_module.run(source, policy=policy, number=number)
+        if is_last:
+            return code
+        os.write(DONE, bytes([code]))
 
 
 def read_exactly(size: int) -> bytes:

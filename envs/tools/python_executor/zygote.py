@@ -234,16 +234,14 @@ class Zygote:
                 os._exit(SETUP_FAILED)
             # Opened anew: flags set on a shared open file would outlive the call that sets them.
             null = os.open("/dev/null", os.O_RDWR)
-            code_in, stdout, stderr, *done, status = descriptors
+            code_in, stdout, stderr, done, status = descriptors
             # Low numbers are reserved (`reserve_low_descriptors`), so no copy overwrites another.
-            for number, descriptor in enumerate((code_in, stdout, stderr, null, status, *done)):
+            for number, descriptor in enumerate((code_in, stdout, stderr, null, status, done)):
                 os.dup2(descriptor, number)
             # A snippet may make garbage; what was frozen is not looked at.
             gc.enable()
             limits = memory_bytes, cpu_s
-            code = serve_snippets(
-                self.main_module, self.confinement, *limits, policy=policy, session=bool(done)
-            )
+            code = serve_snippets(self.main_module, self.confinement, *limits, policy=policy)
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
         finally:

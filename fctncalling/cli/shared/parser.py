@@ -107,20 +107,10 @@ def add_input(
 ) -> None:
     """Add the input of a command: a positional path, or the path of its former flag."""
     group = parser.add_mutually_exclusive_group(required=required)
-    default: Any = () if many else None
-    for name, nargs, told in (
-        (flag.lstrip("-"), "*" if many else "?", text),
-        (flag, "+" if many else None, argparse.SUPPRESS),
-    ):
-        group.add_argument(
-            name,
-            action=InputAction,
-            nargs=nargs,
-            type=kind,
-            metavar=metavar,
-            default=default,
-            help=told,
-        )
+    shared: dict[str, Any] = {"action": InputAction, "type": kind, "metavar": metavar}
+    shared["default"] = () if many else None
+    group.add_argument(flag.lstrip("-"), nargs="*" if many else "?", help=text, **shared)
+    group.add_argument(flag, nargs="+" if many else None, help=argparse.SUPPRESS, **shared)
 
 
 class InputAction(argparse.Action):

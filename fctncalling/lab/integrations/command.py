@@ -26,6 +26,7 @@ from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
 from fctncalling.cli.shared.tool_flags import MISSING, UNREADABLE, TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Task
+from fctncalling.envs.errors import import_extra
 from fctncalling.lab.integrations import mcp
 
 COMMAND = "serve-mcp"
@@ -65,10 +66,24 @@ def run(args: argparse.Namespace) -> int:
         return print_error(error)
     with closing(episode):
         if args.port is None:
-            mcp.run_stdio(server)
-        else:
-            mcp.run_http(server, args.port)
+            _run_stdio(server)
+        else:  # on this machine alone, until Ctrl-C
+            http = {"host": "127.0.0.1", "port": args.port, "log_level": "warning"}
+            uvicorn = import_extra("uvicorn", "mcp", "serving over MCP")
+            uvicorn.run(server.streamable_http_app(), **http)
     return 0
+
+
+def _run_stdio(server: Any) -> None:
+    """Serve over standard input and output until the client disconnects."""
+    anyio = import_extra("anyio", "mcp", "serving over MCP")
+    stdio = import_extra("mcp.server.stdio", "mcp", "serving over MCP")
+
+    async def serve() -> None:
+        async with stdio.stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(serve)
 
 
 def _task(args: argparse.Namespace) -> tuple[Task, dict[str, Any]]:

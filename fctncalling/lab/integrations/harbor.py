@@ -25,48 +25,8 @@ from fctncalling.lab.dialogue import Dialogue, oracle_messages, score
 ANSWER_FORM = "prompting"
 RECORD = "logs/artifacts/episode.json"  # what was said: a list of texts
 ENDED = "The task has ended."
+TEMPLATES = Path(__file__).with_name("harbor_task")
 IMAGE = f"fctncalling:{__version__}"
-IMAGE_FILE = f"""# Beside fctncalling-{__version__}-py3-none-any.whl: docker build -t {IMAGE} .
-FROM python:3.12-slim
-COPY fctncalling-*.whl /tmp/
-RUN pip install --no-cache-dir /tmp/fctncalling-*.whl
-RUN printf '#!/bin/sh\\ncd / && exec python -m fctncalling.lab.integrations.harbor "$@"\\n' \\
-    > /usr/bin/episode && chmod +x /usr/bin/episode
-"""
-INSTRUCTION = """You talk to a user and call functions for them, by the command `episode`.
-
-- `episode` prints the conversation so far. Run it first: it says which functions there are, and
-  how calls are written.
-- `episode 'MESSAGE'` is your next message. A list of calls, such as `episode '[ls(a=True)]'`,
-  prints their results. A text without calls ends your turn and prints what the user says next.
-
-Go on until `episode` prints "{ended}" Use nothing but `episode`.
-"""
-CONFIG = """schema_version = "1.4"
-
-[task]
-name = "fctncalling/{name}"
-description = "A task of the Berkeley Function Calling Leaderboard's format, judged by its rules."
-keywords = ["function-calling", "{category}"]
-
-[metadata]
-category = "{category}"
-
-[agent]
-timeout_sec = 1800.0
-
-[verifier]
-timeout_sec = 300.0
-
-[environment]
-cpus = 1
-memory_mb = 1024
-"""
-TEST = """#!/bin/bash
-# /tests/test.sh: plays what was said again, with the truth; without a reward, the tools failed.
-cd "$(dirname "$0")/.." && episode --judge tests/task.json > reward.new \\
- && mkdir -p logs/verifier && mv reward.new logs/verifier/reward.txt
-"""
 
 
 def write_tasks(tasks: Sequence[Task], folder: str | Path) -> list[Path]:
@@ -75,7 +35,7 @@ def write_tasks(tasks: Sequence[Task], folder: str | Path) -> list[Path]:
     Raises ValueError for tasks whose tools or users are no part of the image.
     """
     written = [_write_task(task, Path(folder)) for task in tasks]
-    _write(Path(folder) / "image/Dockerfile", IMAGE_FILE)
+    _write(Path(folder) / "image/Dockerfile", _filled("Dockerfile", version=__version__))
     return written
 
 
@@ -138,16 +98,21 @@ def _write_task(task: Task, folder: Path) -> Path:
     public_task = dataclasses.replace(task, ground_truth=blank, extra={}, difficulty=None)
     solution = shlex.join(message["content"] for message in oracle_messages(task, ANSWER_FORM))
     for name, text in {
-        "task.toml": CONFIG.format(name=task.id.lower(), category=task.category),
-        "instruction.md": INSTRUCTION.format(ended=ENDED),
+        "task.toml": _filled("task.toml", name=task.id.lower(), category=task.category),
+        "instruction.md": _filled("instruction.md", ended=ENDED),
         "environment/Dockerfile": f"FROM {IMAGE}\nCOPY task.json /task.json\n",
         "environment/task.json": json.dumps(dataclasses.asdict(public_task)),
         "solution/solve.sh": f"#!/bin/bash\nepisode {solution}\n",
         "tests/task.json": json.dumps(dataclasses.asdict(task)),
-        "tests/test.sh": TEST,
+        "tests/test.sh": _filled("test.sh"),
     }.items():
         _write(home / name, text)
     return home
+
+
+def _filled(file: str, **values: str) -> str:
+    """Return a file of the template of tasks, with values in its gaps."""
+    return (TEMPLATES / file).read_text(encoding="utf-8").format(**values)
 
 
 def _write(file: Path, text: str) -> None:

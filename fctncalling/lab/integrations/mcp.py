@@ -23,6 +23,7 @@ INSTRUCTIONS = (
 ENDED = "The task has ended."
 FAILED = "The environment failed, so this episode does not count. The task has ended."
 RECORDED = "Recorded. Calls of this task are not executed; end_turn hands them in."
+ANSWER = {"type": "string", "description": "What you say to the user."}
 START: dict[str, Any] = {
     "name": "start_task",
     "description": "Return the user's first message.",
@@ -31,12 +32,9 @@ START: dict[str, Any] = {
 END: dict[str, Any] = {
     "name": "end_turn",
     "description": "End the turn; return the user's next message, or that the task has ended.",
-    "parameters": {
-        "type": "object",
-        "properties": {"answer": {"type": "string", "description": "What you say to the user."}},
-        "required": ["answer"],
-    },
+    "parameters": {"type": "object", "properties": {"answer": ANSWER}, "required": ["answer"]},
 }
+OnEnd = Callable[[dict[str, Any]], object]
 
 
 class ServedEpisode(CallByCall):
@@ -45,16 +43,9 @@ class ServedEpisode(CallByCall):
     `on_end` is called once, with `result()`.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        *,
-        on_end: Callable[[dict[str, Any]], object] = lambda _: None,
-        **keywords: Any,
-    ) -> None:
+    def __init__(self, task: Task, *, on_end: OnEnd | None = None, **keywords: Any) -> None:
         super().__init__(task, **keywords)
         self._on_end = on_end
-        self._told = False
 
     def tools(self) -> list[dict[str, Any]]:
         """Return name, description and parameters (JSON Schema) of the tools offered now."""
@@ -89,8 +80,7 @@ class ServedEpisode(CallByCall):
             result |= {"invalid": False, "valid": verdict.valid, "error_type": verdict.error_type}
         except InfrastructureError as error:
             result |= {"invalid": True, "invalid_reason": str(error)}
-        result |= {"ended": dialogue.done, "messages": dialogue.messages}
-        return info_to_json(result)
+        return info_to_json(result | {"ended": dialogue.done, "messages": dialogue.messages})
 
     def close(self) -> None:
         """Report the result if the end has not; end the processes of tools."""
@@ -98,13 +88,13 @@ class ServedEpisode(CallByCall):
         self.dialogue.close()
 
     def _report(self) -> None:
-        if not self._told:
-            self._told = True
-            self._on_end(self.result())
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end(self.result())
 
 
 def mcp_server(episode: ServedEpisode) -> Any:
-    """Make the SDK's server of an episode; `run_stdio` and `run_http` serve it."""
+    """Make the SDK's server of an episode, as `fctncalling serve-mcp` serves it."""
     sdk = import_extra("mcp", "mcp", "serving over MCP")
     if not hasattr(sdk, "Client"):
         raise MissingExtra(
@@ -117,16 +107,11 @@ def mcp_server(episode: ServedEpisode) -> Any:
     changes = subscriptions.InMemorySubscriptionBus()
 
     async def list_tools(_context: Any, _params: Any) -> Any:
-        return sdk.types.ListToolsResult(
-            tools=[
-                sdk.types.Tool(
-                    name=tool["name"],
-                    description=tool["description"],
-                    input_schema={"type": "object", **tool["parameters"]},
-                )
-                for tool in episode.tools()
-            ]
-        )
+        tools = []
+        for tool in episode.tools():
+            schema, about = {"type": "object", **tool["parameters"]}, tool["description"]
+            tools.append(sdk.types.Tool(name=tool["name"], description=about, input_schema=schema))
+        return sdk.types.ListToolsResult(tools=tools)
 
     async def call_tool(context: Any, params: Any) -> Any:
         before = [tool["name"] for tool in episode.tools()]
@@ -146,24 +131,6 @@ def mcp_server(episode: ServedEpisode) -> Any:
     options = lowlevel.NotificationOptions(tools_changed=True)
     server.create_initialization_options = partial(server.create_initialization_options, options)
     return server
-
-
-def run_stdio(server: Any) -> None:
-    """Serve over standard input and output until the client disconnects."""
-    anyio = import_extra("anyio", "mcp", "serving over MCP")
-    stdio = import_extra("mcp.server.stdio", "mcp", "serving over MCP")
-
-    async def serve() -> None:
-        async with stdio.stdio_server() as (read, write):
-            await server.run(read, write, server.create_initialization_options())
-
-    anyio.run(serve)
-
-
-def run_http(server: Any, port: int) -> None:
-    """Serve over streamable HTTP, on this machine alone, until Ctrl-C."""
-    uvicorn = import_extra("uvicorn", "mcp", "serving over MCP")
-    uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=port, log_level="warning")
 
 
 def _texts(messages: list[Message]) -> str:

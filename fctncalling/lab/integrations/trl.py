@@ -14,24 +14,12 @@ from functools import partial
 from typing import Any
 
 from fctncalling.algorithms.episodes import TokenRecord
+from fctncalling.checkers.python_values import PYTHON_TYPES
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.episode_log import play_episodes
 from fctncalling.lab.dialogue import CallByCall, opening, score
-
-ANNOTATIONS: Mapping[str, type[Any]] = {
-    "string": str,
-    "integer": int,
-    "float": float,
-    "number": float,
-    "boolean": bool,
-    "array": list,
-    "tuple": list,
-    "dict": dict,
-    "object": dict,
-}
-"""Type in a function doc -> annotation of the method's parameter."""
 
 REWARD, MASK = "episode_reward", "env_mask"  # what rollout_func returns beside tokens
 TASK_ID = "task_id"  # in the messages of a prompt: all that TRL hands to a rollout function
@@ -100,8 +88,7 @@ def _completion_span(row: TokenRecord) -> slice:
 
 def rollout_reward(completions: Sequence[Any], **columns: Any) -> list[float | None]:
     """Return the rewards of `rollout_func`'s episodes: `reward_funcs=rollout_reward`."""
-    rewards: list[float | None] = list(columns[REWARD])
-    return rewards
+    return [*columns[REWARD]]
 
 
 def reward_func(tasks: Sequence[Task]) -> Callable[..., list[float]]:
@@ -178,25 +165,22 @@ def _method(doc: FunctionDoc) -> Callable[..., str]:
     def method(self: TaskEnvironment, **arguments: Any) -> str:
         return self._call(name, arguments)
 
-    properties = doc.parameters.get("properties", {})
-    required = set(doc.parameters.get("required", ()))
-    kinds = {key: ANNOTATIONS.get(str(about.get("type")), str) for key, about in properties.items()}
     parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    for key, kind in kinds.items():
-        default = inspect.Parameter.empty if key in required else None
+    head = " ".join(doc.description.split()) or name
+    lines = ["Args:"]
+    for key, about in doc.parameters.get("properties", {}).items():
+        default = inspect.Parameter.empty if key in doc.parameters.get("required", ()) else None
+        kind = PYTHON_TYPES.get(str(about.get("type")), str)
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(key, keyword, default=default, annotation=kind))
+        text = str(about.get("description") or about.get("type") or "a value")
+        lines.append(f"    {key}: {' '.join(text.split())}")
     method.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     method.__name__ = name
-    method.__annotations__ = {**kinds, "return": str}
-    lines = [f"    {key}: {_one_line(properties[key])}" for key in kinds]
-    head = " ".join(doc.description.split()) or name
-    method.__doc__ = "\n".join([head, "", *(["Args:", *lines] if lines else [])])
+    method.__annotations__ = {each.name: each.annotation for each in parameters[1:]}
+    method.__annotations__["return"] = str
+    method.__doc__ = "\n".join([head, "", *(lines if lines[1:] else ())])
     return method
-
-
-def _one_line(about: Mapping[str, Any]) -> str:
-    return " ".join(str(about.get("description") or about.get("type") or "a value").split())
 
 
 def _by_id(tasks: Sequence[Task]) -> dict[str, Task]:
