@@ -44,7 +44,7 @@ from fctncalling.lab.own_api.kinds.value_tables import library_versions
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.frames import read_phrases, write_phrases
 
-OWN_VERSION = 14
+OWN_VERSION = 15
 """Raised where the same seed gives other tasks than before."""
 
 
