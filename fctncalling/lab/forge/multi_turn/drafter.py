@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 from fctncalling.lab.forge.multi_turn import inventory
@@ -60,13 +61,17 @@ class Knowledge:
         """Return the facts of some kinds from results, or from words."""
         return [e for e in self.facts if e.kind in kinds and (e.source.call >= 0) is shown]
 
+    def results(self, *kinds: str) -> list[list[Fact]]:
+        """Return the facts of some kinds from results, those of one result together."""
+        shown = groupby(self.of_kind(*kinds, shown=True), _place)
+        return [list(facts) for _, facts in shown]
+
     def last_result(self, *kinds: str) -> list[Fact]:
         """Return the facts of the latest result that shows some of these kinds.
 
-        None of a kind of which it shows several, for nobody could say which is meant.
+        None where it shows several values, for nobody could say which is meant.
         """
-        shown = self.of_kind(*kinds, shown=True)
-        last = [each for each in shown if _place(each) == _place(shown[-1])]
+        last = (self.results(*kinds) or [[]])[-1]
         return last if len({str(each.value) for each in last}) == 1 else []
 
     def newest_listed(self, *kinds: str) -> list[Fact]:
@@ -74,11 +79,8 @@ class Knowledge:
 
         Nobody takes the mean of a price and its moving averages.
         """
-        shown: dict[tuple[int, int], list[Fact]] = {}
-        for fact in self.of_kind(*kinds, shown=True):
-            shown.setdefault(_place(fact), []).append(fact)
-        alike = [each for each in shown.values() if len({fact.kind for fact in each}) == 1]
-        return next((facts for facts in reversed(alike) if len(facts) > 1), [])
+        listed = (e for e in reversed(self.results(*kinds)) if len({fact.kind for fact in e}) == 1)
+        return next((facts for facts in listed if len(facts) > 1), [])
 
 
 def _place(fact: Fact) -> tuple[int, int]:
@@ -112,7 +114,7 @@ def leaves_with_paths(
 NUMERIC_KINDS = tuple(
     "number count price pressure gallons liters kilometers miles amount temperature".split()
 )
-_LARGEST = 1e7  # nobody goes on from a number beyond
+_LARGEST = 1e7
 _LIKING_FOR_KNOWN = 50.0  # of a row, for each value of it that is known
 
 
@@ -256,10 +258,9 @@ class Drafter:
     def _some(self, kind: str, low: str, high: str, name: str = "") -> Value:
         count = self.draw.randint(int(low), int(high))
         if name:
-            values = [draw_value(name, self.draw) for _ in range(count)]
-        else:
-            values = self.draw.sample(inventory.nameable_values(kind, self.state), count)
-        return Value(kind, values, "said_now")
+            return Value(kind, [draw_value(name, self.draw) for _ in range(count)], "said_now")
+        there = inventory.nameable_values(kind, self.state)
+        return Value(kind, self.draw.sample(there, count), "said_now")
 
     def _marked(self, kind: str, said_kind: str, mark: str, name: str) -> Value:
         said = [draw_value(name, self.draw) for _ in range(self.draw.choice((1, 1, 2)))]
@@ -299,9 +300,9 @@ class Drafter:
 
     def _shown_number(self) -> Value:
         """Return the number that the last result with numbers shows, if it shows one."""
-        shown = self.knowledge.of_kind(*NUMERIC_KINDS, shown=True)
-        shown = [fact for fact in shown if abs(fact.value) < _LARGEST]
-        [last] = [fact for fact in shown if _place(fact) == _place(shown[-1])]
+        [last] = self.knowledge.results(*NUMERIC_KINDS)[-1]
+        if abs(last.value) > _LARGEST:
+            raise LookupError("a number that nobody goes on from")
         return self._from_fact(last)
 
     def _row(self, kind: str, name: str, order: str = "") -> list[Value]:

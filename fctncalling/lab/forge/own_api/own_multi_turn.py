@@ -204,14 +204,15 @@ def _looked_up(talk: OwnPlanSession, function: str) -> list[RequestTurn]:
 def _second_choice(talk: OwnPlanSession, function: str) -> list[RequestTurn]:
     """Return a request with a second choice, which counts if the first is refused."""
     rng = talk.rng
-    first, second, other = _alternatives(talk, function, rng.random() < _REFUSED_SHARE)
+    is_refused = rng.random() < _REFUSED_SHARE
+    first, second, other = _alternatives(talk, function, is_refused)
     frame = draw_frame(talk.api, first, rng)
-    said = said_call(talk.api.words[function], frame, first.arguments, rng)
+    said = said_call(first.words, frame, first.arguments, rng)
     if "?" in said.phrase:
         raise NoTaskDrawn("a question")
     form = rng.choice(register_table_phrases("frame")["otherwise"]).replace("{o}", other)
     text = request_text([replace(said, phrase=f"{said.phrase}{form}")], rng)
-    calls = (first, second) if _is_refused(talk.tried(first)[0]) else (first,)
+    calls = (first, second) if is_refused else (first,)
     return [RequestTurn(text, calls, (frame,) * len(calls))]
 
 
@@ -220,8 +221,8 @@ def _refused_then_otherwise(talk: OwnPlanSession, function: str) -> list[Request
     first, second, other = _alternatives(talk, function, True)
     frame = draw_frame(talk.api, first, talk.rng)
     text = talk.rng.choice(register_table_phrases("frame")["instead"]).replace("{o}", other)
-    text = text[:1].upper() + text[1:]
-    return [talk.request(first, frame, first.arguments), RequestTurn(text, (second,), (frame,))]
+    turn = RequestTurn(text[:1].upper() + text[1:], (second,), (frame,))
+    return [talk.request(first, frame, first.arguments), turn]
 
 
 def _alternatives(
@@ -229,12 +230,12 @@ def _alternatives(
 ) -> tuple[DrawnCall, DrawnCall, str]:
     """Return two calls that differ in one value, and how the second's is said.
 
-    The first is refused or not, as wished; the second is carried out where the first is refused.
+    The first, of things that there are, is refused or not, as wished; the second is carried out
+    where the first is refused.
     """
     words = talk.api.words[function]
-    for _ in range(_TRIES):
-        first = _refused(talk, function) if is_refused else talk.drawn(function)
-        second = talk.drawn(function)
+    for _ in range(4 * _TRIES):
+        first, second = talk.drawn(function), talk.drawn(function)
         sorts = [words.kinds[name].kind for name in first.arguments]
         differing = [
             name
@@ -254,15 +255,6 @@ def _alternatives(
         if _is_refused(before) is is_refused and (not is_refused or not _is_refused(after)):
             return first, second, str(spoken_value(words.kinds[name], value, talk.rng))
     raise NoTaskDrawn("no second choice")
-
-
-def _refused(talk: OwnPlanSession, function: str) -> DrawnCall:
-    """Return a call of things that there are, which the class refuses all the same."""
-    for _ in range(_TRIES):
-        call = talk.drawn(function)
-        if _is_refused(talk.tried(call)[0]):
-            return call
-    raise NoTaskDrawn("is not refused")
 
 
 _FORMS: tuple[Callable[[OwnPlanSession, str], list[RequestTurn]], ...] = (

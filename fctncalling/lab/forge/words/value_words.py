@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from fctncalling.lab.forge.multi_turn.dials import FUNCTIONS
 from fctncalling.lab.forge.multi_turn.drafter import pattern
 from fctncalling.lab.forge.plan import Plan, PlannedCall, Value, parse_result
-from fctncalling.lab.own_api.english import ORDINALS, date_forms, enumerated, read_day, spaced_words
+from fctncalling.lab.own_api.english import ORDINALS, date_forms, enumerated, read_day
 from fctncalling.lab.own_api.words.frames import RequestFrame, frames_of_tables
 from fctncalling.lab.own_api.words.vocabulary import split_phrases
 
@@ -303,8 +303,6 @@ class ValueWords:
                 (by_argument if slots else plain).append(text)
         if not is_latest or (is_unasked and by_argument):
             plain = []  # its own values are said here or nowhere
-        else:
-            plain = plain or _plain_ways(value.source.path)
         is_recent = value.source.turn >= self.turn - 1 and is_latest
         return [text if is_recent else text.replace("just ", "") for text in plain + by_argument]
 
@@ -338,12 +336,3 @@ class ValueWords:
             self.mentions += [Mention(noun, item, self.message) for item in value.value]
         self.mentions.append(Mention(self._noun(value), value.value, self.message))
         return text
-
-
-def _plain_ways(path: tuple[str | int, ...]) -> list[str]:
-    """Return "the battery voltage you showed me": a result's part by its key."""
-    keys = [key for key in path if isinstance(key, str)]
-    if not keys or keys[-1] == "*":
-        return ["those values", "the values you showed me", "those figures"]
-    name = spaced_words(keys[-1])
-    return [f"the {name} you showed me", f"the {name} you found", f"that {name}"]
