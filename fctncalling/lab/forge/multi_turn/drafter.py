@@ -222,12 +222,17 @@ class Drafter:
     def _none(self) -> list[Value]:
         return []
 
-    def _again(self, of: str = "") -> list[Value]:
-        shown = [_place(fact) for fact in self.knowledge.last_result(of)]
-        for place, arguments in reversed(self.knowledge.calls.items()):
-            if set(self.names) <= set(arguments) and (not of or place in shown):
-                return [self._repeated(arguments[name], place[0]) for name in self.names]
+    def _again(self) -> list[Value]:
+        for (turn, _), arguments in reversed(self.knowledge.calls.items()):
+            if set(self.names) <= set(arguments):
+                return [self._repeated(arguments[name], turn) for name in self.names]
         raise LookupError("no such call")
+
+    def _giving(self, kind: str, shown: str) -> Value:
+        place = _place(self.knowledge.last_result(shown)[-1])
+        given = [v.value for v in self.knowledge.calls[place].values() if v.kind == kind]
+        known = self.known(kind)
+        return known if known and known.value == given[0] else self.spoken(kind, given[0])
 
     def _repeated(self, value: Value, turn: int) -> Value:
         """Return an argument of an earlier call as one of this turn's."""

@@ -55,6 +55,8 @@ def values_at(
         elif key.startswith("said_"):
             words = other_words(key.removeprefix("said_"))[1]
             found = [words[value] for value in found if value in words]
+        elif key == "+":
+            found = [name for below in found for name, each in below.items() if each.contents]
         elif key in "*^":
             found = [each for below in found for each in _entries(below, key)]
         else:

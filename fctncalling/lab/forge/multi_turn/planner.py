@@ -59,13 +59,10 @@ class Walk(PlanSession):
         state = self.session.live_state()
         return Drafter(self.draw, self.dials, self.knowledge, state, len(self.turns) - 1)
 
-    def drafted(self, function: str, purpose: Purpose = "asked") -> PlannedCall:
+    def drafted(self, function: str, purpose: Purpose) -> PlannedCall:
         """Draft a call and execute it. Raises LookupError if the world holds no arguments."""
         arguments = self.drafter.arguments(function)
-        return self.executed(PlannedCall(FUNCTIONS[function].owner, function, arguments, purpose))
-
-    def executed(self, call: PlannedCall) -> PlannedCall:
-        """Return a call with its result."""
+        call = PlannedCall(FUNCTIONS[function].owner, function, arguments, purpose)
         return replace(call, result=self.execute(call))
 
     def add(self, call: PlannedCall) -> None:
@@ -78,13 +75,14 @@ class Walk(PlanSession):
         """Try to add a call that the user asks for, and the steps it needs, in so many calls."""
         before = len(self.turns[-1])
         for _ in range(_DRAFTS):
-            if self._attempt(function, "asked", room):
+            if self.attempt(function, "asked", room):
                 return True
             if len(self.turns[-1]) > before:
                 raise DeadEnd(f"steps for {function} did not help")
         return False
 
-    def _attempt(self, function: str, purpose: Purpose, room: int) -> bool:
+    def attempt(self, function: str, purpose: Purpose, room: int) -> bool:
+        """Try to add one call, after what it needs; return whether it was added."""
         login = FUNCTIONS[function].login
         if login and any(inventory.values_at(login, self.session.live_state())):
             return False  # somebody who is logged in asks for no login
@@ -97,7 +95,7 @@ class Walk(PlanSession):
             while is_failed_result(call.result) and room > 1:
                 before = len(self.turns[-1])
                 helpers = FUNCTIONS[function].helpers(call.result)
-                if not any(self._attempt(each, "needed_step", room - 1) for each in helpers):
+                if not any(self.attempt(each, "needed_step", room - 1) for each in helpers):
                     break
                 room -= len(self.turns[-1]) - before
                 call = self.drafted(function, purpose)
@@ -119,25 +117,9 @@ class Walk(PlanSession):
             return 0
         before = len(self.turns[-1])
         for _ in range(times):
-            if not self._attempt(supplier, "needed_step", 1):
+            if not self.attempt(supplier, "needed_step", 1):
                 break
         return len(self.turns[-1]) - before
-
-    def change_directory_unasked(self) -> None:
-        """Change the directory without being asked to: to one that the words name, or up."""
-        state = self.session.live_state()
-        inside = "GorillaFileSystem._current_dir.folders.{folder}.^"
-        names = inventory.nameable_values("folder", state)
-        filled = [name for name in names if inventory.values_at(inside, state, {"folder": name})]
-        folder = self.drafter.known("folder")
-        if not filled:
-            folder = Value("folder", "..", "inferred")
-        elif folder is None or folder.value not in filled:
-            folder = Value("folder", self.draw.choice(filled), "said_now")
-        arguments = {"folder": folder}
-        call = PlannedCall("GorillaFileSystem", "cd", arguments, "needed_step")
-        if not is_failed_result((call := self.executed(call)).result):
-            self.add(call)
 
     def next_function(self, owner: str, room: int) -> str:
         """Draw a function of a class; as often as the dials say, one that follows up."""
@@ -260,7 +242,7 @@ def _walk_turn(walk: Walk, owner: str, size: int, anchor: str, anchor_room: int)
         walk.request(anchor, size)
         anchor = ""
     if owner == "GorillaFileSystem" and size > max(1, len(here)) and walk.draw.random() < 0.75:
-        walk.change_directory_unasked()
+        walk.attempt("cd", "needed_step", 1)  # unasked
     for _ in range(_REQUESTS):
         room = size - len(here)
         if room <= 0:

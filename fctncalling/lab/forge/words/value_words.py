@@ -148,7 +148,8 @@ def references(mentions: Sequence[Mention], noun: str, value: Any, message: int)
     found = [each.message for each in same_noun if each.is_of(value)]
     if found and same_noun[-1].is_of(value) and message - found[-1] <= 2:
         many = noun.endswith("s") and isinstance(value, list)
-        ways = [f"those {noun}" if many else f"that {noun}", f"the same {noun}"]
+        ways = [f"those {noun}" if many else f"that {noun}"]
+        ways += [f"the same {noun}"] if all(each.is_of(value) for each in same_noun) else []
         if mentions[-1] is same_noun[-1] and message - found[-1] <= 1:
             ways += ["them" if many or noun in _PEOPLE else "it"] * 3
         return ways
@@ -319,7 +320,7 @@ class ValueWords:
         named = [v for v in taken if result_key(call.function, v.source.path) in mains]
         if named:
             self.mentions.append(Mention(self._noun(named[0]), named[0].value, self.message))
-        elif FUNCTIONS[call.function].made_kinds:
+        elif FUNCTIONS[call.function].made_kinds - {*FUNCTIONS[call.function].takes.values()}:
             made = (main for key, main in mains.items() if key.startswith(f"{call.function}."))
             self.mentions += [Mention(main, place, self.message) for main in made]
 
