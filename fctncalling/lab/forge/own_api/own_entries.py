@@ -22,6 +22,7 @@ from fctncalling.lab.forge.forged_entry import (
     NoTaskDrawn,
     difficulty,
     entry_task,
+    one_turn_entry,
     proof_fault,
     question_fault,
     user_answer,
@@ -130,13 +131,9 @@ def draft_entry(
     draft: RequestDraft, category: str, index: int, offer: OfferedFunctions
 ) -> dict[str, Any]:
     """Return a draft of one turn as an entry of a file."""
-    entry: dict[str, Any] = {
-        "id": f"{'clarify_missing' if category == 'clarify' else category}_{index}",
-        "question": [[{"role": "user", "content": draft.question}]],
-        "function": offer.docs,
-    }
-    if draft.calls:
-        entry["ground_truth"] = [call.accepted() for call in draft.calls]
+    task_id = f"{'clarify_missing' if category == 'clarify' else category}_{index}"
+    truth = [call.accepted() for call in draft.calls] or None
+    entry = one_turn_entry(task_id, draft.question, offer.docs, truth)
     if draft.missing:
         [call] = draft.calls
         entry["missing_parameters"] = [draft.missing]
