@@ -24,7 +24,7 @@ from fctncalling.lab.forge.multi_turn.values import make_world
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.forge.words import faults_of, user_texts
 from fctncalling.lab.forge.words.turn_check import text_mentions
-from fctncalling.lab.forge.words.turn_texts import conditions, function_phrases
+from fctncalling.lab.forge.words.turn_texts import function_phrases
 from fctncalling.lab.forge.words.value_words import literal
 from fctncalling.lab.own_api.english import read_day
 
@@ -61,12 +61,11 @@ def faults(plan: Plan, texts: list[str] | None = None) -> list[str]:
 
 def test_every_function_has_phrases_and_each_names_its_own_parameters() -> None:
     for function, table in FUNCTIONS.items():
-        _, phrases = function_phrases(function)
+        _, phrases, conditions = function_phrases(function)
         assert sum(map(len, phrases.values())) >= 5, function
         assert len({*phrases} & {"do", "say", "ask"}) >= 2, function
         assert phrases["aim"], function
-        tables = {frame.function for frames in phrases.values() for frame in frames}
-        named = {name for each in tables for name, _, _ in conditions(each)}
+        named = {name for each in conditions.values() for name, _, _ in each}
         assert named <= table.takes.keys(), function  # slots are checked as they are read
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import islice
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from fctncalling.data.types import FunctionDoc
 from fctncalling.lab.forge.multi_turn.dials import FUNCTIONS
@@ -55,13 +55,25 @@ class CannotSay(Exception):
     """Signal that no wording says a turn of a plan truthfully; the plan is thrown away."""
 
 
-@cache
-def function_phrases(function: str) -> tuple[FunctionWords, Mapping[str, Sequence[RequestFrame]]]:
-    """Return a function with the clauses for its arguments, and its phrases by mood.
+Condition = tuple[str, bool, str]
+"""Argument, and whether it has to be equal to a value."""
+
+
+class FunctionPhrases(NamedTuple):
+    """A function with the clauses for its arguments, and its phrases by mood.
 
     A table of `frames/*.toml` is named by the function and conditions: "lockDoors unlock=True". An
     aim is what somebody is after beyond the call.
     """
+
+    words: FunctionWords
+    by_mood: Mapping[str, Sequence[RequestFrame]]
+    conditions: Mapping[str, Sequence[Condition]]  # of the phrases of each table
+
+
+@cache
+def function_phrases(function: str) -> FunctionPhrases:
+    """Return the phrases of a function."""
     owner, names = FUNCTIONS[function].owner, FUNCTIONS[function].takes
     tables = read_table(f"frames/{owner}").items()
     own = {key: dict(table) for key, table in tables if key.split()[0] == function}
@@ -75,7 +87,8 @@ def function_phrases(function: str) -> tuple[FunctionWords, Mapping[str, Sequenc
     phrases["aim"] += [f for each in _frames(aims, names, owner) for f in each]
     kind = ArgumentKind("string", "free_text")  # all values come in words
     doc, clauses = FunctionDoc(function, "", {}), clauses_of_frames(every)
-    return FunctionWords(doc, dict.fromkeys(names, kind), clauses=clauses), phrases
+    words = FunctionWords(doc, dict.fromkeys(names, kind), clauses=clauses)
+    return FunctionPhrases(words, phrases, {table: _conditions(table) for table in (*own, *aims)})
 
 
 def _frames(
@@ -84,9 +97,7 @@ def _frames(
     yield from frames_of_tables(tables, dict.fromkeys(tables, names), f"{owner}.toml").values()
 
 
-@cache
-def conditions(table: str) -> Sequence[tuple[str, bool, str]]:
-    """Return what has to hold of arguments by the name of a table: (argument, is equal, value)."""
+def _conditions(table: str) -> Sequence[Condition]:
     found = [re.split("(!?=)", text) for text in table.split()[1:]]
     return [(name, sign == "=", value) for name, sign, value in found]
 
@@ -174,9 +185,15 @@ def _has_words(turn: PlannedTurn, number: int, index: int) -> bool:
 def _call_in_words(call: PlannedCall, words: ValueWords, used: set[str]) -> SaidCall | None:
     """Return a call in words, None if no phrase can say it; `used` ones come last."""
     traits = {name: _traits(value, words) for name, value in call.arguments.items()}
+    phrases = function_phrases(call.function)
+    holding = {
+        table
+        for table, conditions in phrases.conditions.items()
+        if all((value in traits.get(name, {""})) is equal for name, equal, value in conditions)
+    }
     fitting = {
-        mood: [frame for frame in frames if _fits(frame, traits)]
-        for mood, frames in function_phrases(call.function)[1].items()
+        mood: [f for f in frames if f.function in holding and traits.keys() >= {*f.parameters}]
+        for mood, frames in phrases.by_mood.items()
     }
     for frame in islice(_drawn_phrases(fitting, used, words.rng), FRAMES):
         mentions = list(words.mentions)
@@ -185,14 +202,6 @@ def _call_in_words(call: PlannedCall, words: ValueWords, used: set[str]) -> Said
             return _with_aim(made, fitting["aim"], words.rng)
         words.mentions[:] = mentions
     return None
-
-
-def _fits(frame: RequestFrame, traits: Mapping[str, set[str]]) -> bool:
-    """Tell whether a call has arguments for the slots of a phrase, and such as its table wants."""
-    return {*frame.parameters} <= traits.keys() and all(
-        (value in traits.get(name, {""})) is equal
-        for name, equal, value in conditions(frame.function)
-    )
 
 
 def _traits(value: Value, words: ValueWords) -> set[str]:
@@ -230,8 +239,8 @@ _SAME_ROUTE = ("on the same route", "on that same route", "between the same two 
 
 def _said(frame: RequestFrame, call: PlannedCall, words: ValueWords) -> SaidCall | None:
     """Return a call said by a phrase and the clauses of its other arguments, if that can be."""
-    function, _ = function_phrases(call.function)
-    left = {name for name, _, _ in conditions(frame.function)}
+    function, _, conditions = function_phrases(call.function)
+    left = {name for name, _, _ in conditions[frame.function]}
     ends = [call.arguments[name] for name in ("travel_from", "travel_to") if _ROUTE in frame.text]
     if ends and all(value.said_kind == AGAIN for value in ends):
         frame = replace(frame, text=frame.text.replace(_ROUTE, words.rng.choice(_SAME_ROUTE)))
