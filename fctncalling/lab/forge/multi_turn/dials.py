@@ -95,7 +95,7 @@ class Dials:
     state: float = 3.2
     inferred: float = 0.9  # said in another form: a city for an airport
     history: int = 1  # values from earlier turns and results that a plan should have
-    plain: float = 0.16  # share kept of plans that have fewer
+    plain: float = 0.12  # share kept of plans that have fewer
     supply: float = 0.5  # chance to look up, unasked, what an argument can be read from
 
 
