@@ -100,7 +100,7 @@ def _forged(
         raise NoTaskDrawn("its functions have no room in one prompt")
     told = _provenance(draft) | ({"offered": offer.how} if offer.how else {})
     if draft.plan is not None:
-        plan = proven_plan(api, draft, draft.plan)
+        plan = proven_plan(draft, draft.plan)
         entry = task_entry(plan, draft.turns, f"{category}_{index}") | {ONE_CALL_A_STEP: True}
         entry |= {"function": offer.docs} if offer.how else {}
         _require_valid(api, plan, entry)

@@ -263,7 +263,7 @@ _FORMS: tuple[Callable[[OwnPlanSession, str], list[RequestTurn]], ...] = (
 )
 
 
-def proven_plan(api: AskableApi, draft: RequestDraft, plan: Plan) -> Plan:
+def proven_plan(draft: RequestDraft, plan: Plan) -> Plan:
     """Return the proven plan of a draft; NoTaskDrawn if its proof fails.
 
     Its calls must each be needed, and none pass with another value.
