@@ -60,7 +60,7 @@ def _read(name: str) -> dict[str, Any]:
     return found
 
 
-FUNCTIONS = {
+FUNCTIONS: dict[str, FunctionTable] = {
     name: FunctionTable(owner, **row)
     for owner, rows in _read("functions.json").items()
     for name, row in rows.items()
