@@ -18,24 +18,24 @@ from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.measures import call_dependencies, count_multi_turn, measure_multi_turn
 from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, multi_turn_plan
-from fctncalling.lab.forge.multi_turn.dials import (
-    CRITICAL_DIALS,
-    changes_state,
-    cures,
-    kinds_in_result,
-)
-from fctncalling.lab.forge.multi_turn.drafter import is_failed_result, leaves_with_paths, pattern
+from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS, FUNCTIONS
+from fctncalling.lab.forge.multi_turn.drafter import leaves_with_paths, pattern
 from fctncalling.lab.forge.multi_turn.inventory import REFERENCE_KINDS, nameable_values
-from fctncalling.lab.forge.multi_turn.planner import difficulty
-from fctncalling.lab.forge.multi_turn.proof import is_still_shown, prove, undetected_wrong_calls
+from fctncalling.lab.forge.multi_turn.proof import (
+    is_failed_result,
+    is_still_shown,
+    prove,
+    undetected_wrong_calls,
+)
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
 from fctncalling.lab.forge.plan import (
     Plan,
     PlannedCall,
     PlannedTurn,
+    PlanSession,
     Value,
     call_text,
-    open_session,
+    difficulty,
     parse_result,
     plain_call,
     task_entry,
@@ -55,8 +55,8 @@ def bare_texts(plan: Plan) -> list[str]:
             for name, value in call.arguments.items():
                 if turn.blank and is_second != ((number, name) == turn.blank):
                     continue
-                if value.said is not None:
-                    said.append(str(value.said))
+                if value.words is not None:
+                    said.append(str(value.words))
                 elif value.provenance == "flag" and value.kind in ("ignition_mode", "brake_mode"):
                     said.append(value.value)
         texts.append("; ".join(said) or "-")
@@ -134,7 +134,7 @@ def unit_faults(plan: Plan) -> list[str]:
     faults = []
     for call in calls_of(plan):
         for name, value in call.arguments.items():
-            if value.provenance != "result" or value.source is None:
+            if value.provenance != "result":
                 continue
             origin = made[value.source.turn, value.source.call]
             given = {key: each.value for key, each in origin.arguments.items()}
@@ -313,24 +313,25 @@ def test_critical_dials_make_plans_whose_traps_the_judge_alone_betrays() -> None
 
 def test_moves_of_the_table_are_what_plans_show() -> None:
     refusal = '{"error": "Brake pedal needs to be pressed when starting the engine."}'
-    assert cures("startEngine", refusal) == ["pressBrakePedal"]
+    assert FUNCTIONS["startEngine"].helpers(refusal) == ["pressBrakePedal"]
     changing, shown = set[str](), 0
     for index in range(150):
         plan = multi_turn_plan("multi_turn_base", 14, index)
-        session = open_session(plan)
+        talk = PlanSession.of_plan(plan)
+        session = talk.session
         for call in calls_of(plan):
             before = session.public_state()
-            result = parse_result(session.execute(plain_call(call)))
+            result = parse_result(talk.execute(call))
             changing |= {call.function} if session.public_state() != before else set()
             given = {name: value.value for name, value in call.arguments.items()}
-            kinds = kinds_in_result(call.function, given)
+            kinds = FUNCTIONS[call.function].kinds_in_result(given)
             for path, value in leaves_with_paths(result):
                 if (kind := kinds.get(pattern(path))) in REFERENCE_KINDS - {"contact", "account"}:
                     shown += 1
                     assert value in nameable_values(kind, session.live_state()), (call, path)
     assert shown > 100
     assert len(changing) > 20
-    assert all(map(changes_state, changing))
+    assert all(FUNCTIONS[name].changes for name in changing)
 
 
 @pytest.mark.prove

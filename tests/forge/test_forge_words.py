@@ -13,7 +13,7 @@ from itertools import chain
 import pytest
 
 from fctncalling.data.function_docs import DOC_FILES
-from fctncalling.lab.forge.multi_turn.dials import PARAMETER_KINDS, Dials
+from fctncalling.lab.forge.multi_turn.dials import FUNCTIONS, FUNCTIONS_OF, Dials
 from fctncalling.lab.forge.multi_turn.planner import (
     Walk,
     make_plan,
@@ -28,17 +28,16 @@ from fctncalling.lab.forge.words.turn_texts import function_phrases
 from fctncalling.lab.forge.words.value_words import literal
 from fctncalling.lab.own_api.english import read_day
 
-FUNCTIONS = [(name, each) for name, table in PARAMETER_KINDS.items() for each in table]
-
 
 def request_of(class_name: str, function: str, seed: int) -> Plan:
     """Return a plan of one turn that asks for one call, drafted in a world and not executed."""
     draw = random.Random(f"{function}/{seed}")
     while True:
         world = make_world(draw, [class_name])
-        walk = Walk(draw, [class_name], world, Dials(), turns=[[]])
+        walk = Walk(draw, [class_name], world, Dials())
+        walk.turns.append([])
         with suppress(LookupError):  # a world without such things
-            calls = (PlannedCall(class_name, function, walk.draft_arguments(function)),)
+            calls = (PlannedCall(class_name, function, walk.drafter.arguments(function)),)
             turns = (PlannedTurn(calls),)
             return Plan(world, (class_name,), turns, seed=f"{function}/{seed}")
 
@@ -61,23 +60,20 @@ def faults(plan: Plan, texts: list[str] | None = None) -> list[str]:
 
 
 def test_every_function_has_phrases_and_each_names_its_own_parameters() -> None:
-    for table in PARAMETER_KINDS.values():
-        for function, parameters in table.items():
-            _, phrases = function_phrases(function)
-            moods = Counter(each.mood for each in phrases)
-            assert moods.total() >= 5, function
-            assert len({*moods} & {"do", "say", "ask"}) >= 2, function
-            assert moods["aim"], function
-            named = {name for each in phrases for name, _, _ in each.conditions}
-            assert named <= parameters.keys(), function  # slots are checked as they are read
+    for function, table in FUNCTIONS.items():
+        _, phrases, conditions = function_phrases(function)
+        assert sum(map(len, phrases.values())) >= 5, function
+        assert len({*phrases} & {"do", "say", "ask"}) >= 2, function
+        assert phrases["aim"], function
+        named = {name for each in conditions.values() for name, _, _ in each}
+        assert named <= table.takes.keys(), function  # slots are checked as they are read
 
 
-@pytest.mark.parametrize("class_name", [name for name in DOC_FILES if name in PARAMETER_KINDS])
+@pytest.mark.parametrize("class_name", [name for name in DOC_FILES if name in FUNCTIONS_OF])
 def test_every_function_is_asked_for_with_any_of_its_arguments(class_name: str) -> None:
-    for name, function in FUNCTIONS:
-        if name == class_name:
-            plans = [request_of(name, function, seed) for seed in range(8)]
-            assert [fault for plan in plans for fault in faults(plan)] == []
+    for function in FUNCTIONS_OF[class_name]:
+        plans = [request_of(class_name, function, seed) for seed in range(8)]
+        assert [fault for plan in plans for fault in faults(plan)] == []
 
 
 def test_words_are_true_to_plans_that_point_back() -> None:

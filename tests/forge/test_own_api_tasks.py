@@ -545,6 +545,22 @@ def test_tasks_of_several_turns_pass_by_their_calls_and_speak_of_earlier_results
     assert not any(each["valid"] for each in entries(judged))
 
 
+def test_the_ledger_counts_values_that_no_words_say_as_read_from_results(tmp_path: Path) -> None:
+    file = tmp_path / "turns.jsonl"
+    tasks = forged(SPECS[0], file, "--category", "multi_turn_base", num_tasks=30)
+    lines = entries(Path(f"{file}.ledger.jsonl"))[1:-1]
+    unsaid = 0
+    for task, line in zip(tasks, lines, strict=True):
+        told, calls = line["provenance"], [call for turn in task["ground_truth"] for call in turn]
+        assert sum(told["arguments"].values()) == sum(call.count("=") for call in calls)
+        numbers = re.findall(r"\b[KMW]-\d+\b", str(calls))
+        silent = sum(number not in text_of(task) for number in numbers)
+        assert silent <= told["arguments"].get("result", 0)
+        assert told["needed_steps"] <= len(calls) - len(task["question"])
+        unsaid += silent
+    assert unsaid > 5
+
+
 def _is_looked_up(entry: dict[str, Any]) -> bool:
     """Return whether a turn names a bike by its model alone, and its number is used."""
     for turn, calls in zip(entry["question"], entry["ground_truth"], strict=True):

@@ -57,7 +57,7 @@ BFCL_CATEGORIES = tuple(name for name in FORGED_CATEGORIES if name != "clarify")
 """Categories of BFCL, which are made where none is named."""
 LONG_CONTEXT = ("multi_turn_long_context", "multi_turn_composite")
 """Categories whose tools load BFCL's long-context tables."""
-VERSION = 7
+VERSION = 8
 """Raised where the same seed gives other tasks than before."""
 NO_OFFICIAL_FILES = (
     "no official files are here, so no task is compared with theirs (import-bfcl gets them); the "

@@ -32,6 +32,7 @@ from fctncalling.lab.forge.forged_entry import (
     UnprovenTask,
     difficulty,
     entry_task,
+    one_turn_entry,
     proof_fault,
     question_fault,
     user_answer,
@@ -586,14 +587,9 @@ def _fault(twins: Twins, category: str, index: int) -> str | None:
 
 
 def _entry(draft: ClarifyDraft, category: str, index: int) -> dict[str, Any]:
-    return {
-        "id": f"{category}_{index}",
-        "question": [[{"role": "user", "content": draft.question}]],
-        "function": draft.docs,
-        "ground_truth": [draft.truth],
-        "user_knows": _known(draft),
-        "missing_parameters": [draft.parameter] if draft.is_open else [],
-    }
+    entry = one_turn_entry(f"{category}_{index}", draft.question, draft.docs, [draft.truth])
+    missing = [draft.parameter] if draft.is_open else []
+    return {**entry, "user_knows": _known(draft), "missing_parameters": missing}
 
 
 def _known(draft: ClarifyDraft) -> dict[str, Any]:

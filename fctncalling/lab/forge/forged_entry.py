@@ -146,6 +146,16 @@ class ForgedEntry(NamedTuple):
         return tuple(user_texts(self.entry["question"]))
 
 
+def one_turn_entry(
+    task_id: str, question: str, functions: Sequence[Any], truth: Any = None, system: str = ""
+) -> dict[str, Any]:
+    """Return the entry of a task of one request; without a truth none is listed."""
+    messages = [{"role": "system", "content": system}] if system else []
+    messages.append({"role": "user", "content": question})
+    entry = {"id": task_id, "question": [messages], "function": functions}
+    return entry if truth is None else {**entry, "ground_truth": truth}
+
+
 def user_texts(question: Any) -> Iterator[str]:
     """Yield the user messages of an entry's turns."""
     for turn in question:

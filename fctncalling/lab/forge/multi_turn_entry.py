@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from fctncalling.lab.forge.measures import occurs
 from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, Dials, multi_turn_plan
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
 from fctncalling.lab.forge.multi_turn.proof import criticality
-from fctncalling.lab.forge.plan import Plan, task_entry
+from fctncalling.lab.forge.plan import Plan, plan_provenance, task_entry
 from fctncalling.lab.forge.words import CannotSay, user_texts
 
 PLANS = 50  # plans tried for a task
@@ -45,7 +44,9 @@ def multi_turn_entry(
         if dials == HISTORY_DIALS and not _needs_history(plan, texts):
             continue
         entry = task_entry(plan, texts, f"{category}_{index}")
-        return ForgedEntry(entry, plan.difficulty, _provenance(plan, number, measured))
+        told: dict[str, Any] = {"plan": plan.seed, "plans_without_words": number}
+        told |= plan_provenance(plan) | ({"criticality": measured} if measured else {})
+        return ForgedEntry(entry, plan.difficulty, told)
     raise CannotSay(f"{category}: none of {PLANS} plans of number {index} could be worded")
 
 
@@ -77,20 +78,7 @@ def _needs_history(plan: Plan, texts: Sequence[str]) -> bool:
     return any(
         value.provenance in ("said_before", "result", "state")
         and value.kind != "door"  # the four doors of every car
-        and not occurs(value.value, text)
-        for number, text in newest.items()
-        for call in plan.turns[number].calls
+        and not occurs(value.value, newest[turn])
+        for (turn, _), call in plan.placed_calls.items()
         for value in call.arguments.values()
     )
-
-
-def _provenance(plan: Plan, unsaid_plans: int, measured: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the sources of the arguments, and the number of unmentioned steps."""
-    sources = Counter(value.provenance for value in plan.values)
-    return {
-        "plan": plan.seed,
-        "plans_without_words": unsaid_plans,
-        "arguments": dict(sorted(sources.items())),
-        "needed_steps": sum(call.purpose == "needed_step" for call in plan.calls),
-        **({} if measured is None else {"criticality": measured}),
-    }

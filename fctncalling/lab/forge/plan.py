@@ -35,6 +35,8 @@ Provenance = Literal["said_now", "said_before", "result", "state", "inferred", "
 - `flag`: a switch that the verb of the request decides (lock: unlock=False; engage, on, buy).
 """
 
+AGAIN = "again"
+"""`said_kind` of what an earlier call of the same sort had, as both ends of a flight."""
 Purpose = Literal["asked", "needed_step"]
 """`asked`: the words ask for this call. `needed_step`: the call is needed for an asked one and the
 words do not mention it (brake before engine, cd before cat, city to zip code). What it takes that
@@ -64,14 +66,14 @@ class Value:
     kind: str
     value: Any  # a literal, exactly as the truth's call has it
     provenance: Provenance
-    said: Any = None  # what the words must carry: `value` for said_now, the origin for inferred
+    said: Any = None  # what it is inferred from
     said_kind: str = ""  # the kind of `said`: "city", "liters", "spoken_date", ...
-    source: Source | None = None  # for said_before, result, state
+    source: Source = Source()  # for said_before, result, state
 
     @property
-    def path(self) -> tuple[str | int, ...]:
-        """Keys down to it in a result or in the initial state; () for other sources."""
-        return self.source.path if self.source is not None else ()
+    def words(self) -> Any:
+        """What the words of its turn must carry: itself, or its origin; None for neither."""
+        return self.value if self.provenance == "said_now" else self.said
 
 
 @dataclass(frozen=True)
@@ -98,12 +100,6 @@ class PlannedTurn:
     calls: tuple[PlannedCall, ...]
     blank: tuple[int, str] | None = None  # (index in `calls`, argument): the value left out
     held_back: str = ""  # the function that is not offered yet
-    unoffered: tuple[PlannedCall, ...] = ()  # asked for in vain: of a class that is not offered
-
-    @property
-    def asked(self) -> tuple[PlannedCall, ...]:
-        """What the words ask for."""
-        return self.calls or self.unoffered
 
 
 @dataclass(frozen=True)
@@ -128,9 +124,16 @@ class Plan:
         ]
 
     @property
+    def placed_calls(self) -> dict[tuple[int, int], PlannedCall]:
+        """All calls of the truth in their order, by (turn, call)."""
+        return {
+            (t, c): call for t, turn in enumerate(self.turns) for c, call in enumerate(turn.calls)
+        }
+
+    @property
     def calls(self) -> list[PlannedCall]:
         """All calls of the truth, in their order."""
-        return [call for turn in self.turns for call in turn.calls]
+        return [*self.placed_calls.values()]
 
     @property
     def values(self) -> list[Value]:
@@ -143,19 +146,45 @@ class Plan:
         return self.variant in ("long_context", "composite")
 
 
+def difficulty(plan: Plan) -> float:
+    """Return how hard a plan is, from 0 (one call, all said) to 1.
+
+    Calls, unsaid steps, values from elsewhere than this turn's words, and what is held back, in
+    equal parts but for the last.
+    """
+    calls = plan.calls
+    unread = ("said_before", "result", "state", "inferred")
+    elsewhere = sum(value.provenance in unread for value in plan.values)
+    parts: Sequence[float] = (
+        min(1.0, (len(calls) - 1) / 11),
+        min(1.0, sum(call.purpose == "needed_step" for call in calls) / 4),
+        elsewhere / max(1, len(plan.values)),
+        min(1.0, sum(len(call.depends_on) for call in calls) / 6),
+    )
+    harder = 0.0 if plan.variant == "base" else 0.15
+    return round(min(1.0, harder + 0.85 * sum(parts) / len(parts)), 3)
+
+
+def plan_provenance(plan: Plan) -> dict[str, Any]:
+    """Return the sources of the arguments, and the number of unmentioned steps."""
+    sources = Counter(value.provenance for value in plan.values)
+    steps = sum(call.purpose == "needed_step" for call in plan.calls)
+    return {"arguments": dict(sorted(sources.items())), "needed_steps": steps}
+
+
 def task_entry(plan: Plan, texts: Sequence[str], task_id: str) -> dict[str, Any]:
-    """Return a plan's entry.
+    """Return a plan's entry, without function docs: whoever has `involved_classes` adds them.
 
     `texts` has one text a message; that of a message which only offers a function is not read.
-
-    The entry has no function docs: those of `involved_classes` are added by whoever has them.
     """
     entry: dict[str, Any] = {
         "id": task_id,
         "question": [],
         "initial_config": dict(plan.initial_config),
         "path": [f"{c.class_name}.{c.function}" for c in plan.calls if c.purpose == "asked"],
-        "involved_classes": list(plan.involved_classes),
+        "involved_classes": [
+            plan.tools.get(name, name).replace(":", ".") for name in plan.involved_classes
+        ],
         "ground_truth": [],
     }
     for (number, is_second), text in zip(plan.messages, texts, strict=True):
@@ -194,6 +223,49 @@ def plain_call(call: PlannedCall) -> PlainCall:
     )
 
 
+class PlanSession:
+    """Turns of calls on live tools, each executed as it is drawn."""
+
+    def __init__(
+        self,
+        classes: Sequence[str],
+        config: Mapping[str, Any],
+        tools: Mapping[str, str] | None = None,
+        *,
+        long_context: bool = False,
+    ) -> None:
+        """`tools`: class that is not BFCL's -> its path."""
+        self.classes = classes
+        self.config = config
+        self.tools = tools or {}
+        self.turns: list[list[PlannedCall]] = []
+        self.session = ToolSession(
+            classes, config, long_context=long_context, extra_tools=self.tools
+        )
+
+    @classmethod
+    def of_plan(cls, plan: Plan) -> PlanSession:
+        """Return the tools of a plan in their initial state."""
+        classes, config = plan.involved_classes, plan.initial_config
+        return cls(classes, config, plan.tools, long_context=plan.long_context)
+
+    def execute(self, call: PlannedCall) -> str:
+        """Return a call's result text; the tools keep its effects."""
+        return self.session.execute(plain_call(call))
+
+    def results(self, *calls: PlannedCall) -> list[str]:
+        """Return the results of calls, one after the other, on a copy of the state."""
+        saved = self.session.get_state()
+        found = [self.execute(call) for call in calls]
+        self.session.set_state(saved)
+        return found
+
+    def plan(self, seed: str = "") -> Plan:
+        """Return what was said and done so far."""
+        turns = tuple(PlannedTurn(tuple(calls)) for calls in self.turns)
+        return Plan(self.config, tuple(self.classes), turns, seed=seed, tools=self.tools)
+
+
 # Replays of plans on fresh tools: as planned, and with calls left out or changed.
 Place = tuple[int, int]
 """(turn, call): a call's place in a plan."""
@@ -201,26 +273,11 @@ Changes = Mapping[Place, PlannedCall | None]
 """Place -> the call made there instead; None: it is left out."""
 
 
-def open_session(plan: Plan) -> ToolSession:
-    """Return the tools of a plan in their initial state."""
-    return ToolSession(
-        plan.involved_classes,
-        plan.initial_config,
-        long_context=plan.long_context,
-        extra_tools=plan.tools,
-    )
-
-
-def call_places(plan: Plan) -> list[Place]:
-    """Return the place of each call."""
-    return [(t, c) for t, turn in enumerate(plan.turns) for c in range(len(turn.calls))]
-
-
 def replay(plan: Plan) -> list[TurnResults]:
     """Return the results and states of each turn."""
-    session = open_session(plan)
+    talk = PlanSession.of_plan(plan)
     return [
-        TurnResults(_executed(session, plan, t, {}), session.public_state())
+        TurnResults(_executed(talk, plan, t, {}), talk.session.public_state())
         for t in range(len(plan.turns))
     ]
 
@@ -232,20 +289,19 @@ def changed_replay(
 
     `truth` is what the plan leaves behind unchanged.
     """
-    session = open_session(plan)
+    talk = PlanSession.of_plan(plan)
     passes, seen, results = True, Counter[str](), list[tuple[str, ...]]()
     for t, record in enumerate(truth):
-        made = _executed(session, plan, t, changes)
+        made = _executed(talk, plan, t, changes)
         results.append(made)
         seen.update(made)
         # The live states are compared before the next turn changes them, and never copied.
-        passes = passes and not turn_fault(
-            LiveTurnResults(made, session.live_state()), record, seen
-        )
+        live = LiveTurnResults(made, talk.session.live_state())
+        passes = passes and not turn_fault(live, record, seen)
     return passes, results
 
 
-def _executed(session: ToolSession, plan: Plan, number: int, changes: Changes) -> tuple[str, ...]:
+def _executed(talk: PlanSession, plan: Plan, number: int, changes: Changes) -> tuple[str, ...]:
     """Return the results of a turn's calls."""
     calls = (changes.get((number, c), call) for c, call in enumerate(plan.turns[number].calls))
-    return tuple(session.execute(plain_call(call)) for call in calls if call is not None)
+    return tuple(talk.execute(call) for call in calls if call is not None)

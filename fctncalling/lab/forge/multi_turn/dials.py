@@ -6,74 +6,69 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from fctncalling.lab.forge.multi_turn.inventory import REFERENCE_KINDS
 
-PARAMETER_KINDS: dict[str, dict[str, dict[str, str]]] = json.loads(
-    Path(__file__).with_name("kinds.json").read_text(encoding="utf-8")
-)
-"""Class -> function -> parameter -> kind of its values, as a person would name it.
-
-A kind is narrower than a type: a price and a number of shares are both numbers, but no user says
-one for the other. A list has its elements' kind.
-"""
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-_MOVES: dict[str, dict[str, Any]] = json.loads(
-    Path(__file__).with_name("moves.json").read_text(encoding="utf-8")
-)
-"""Function -> what it does: `changes` the compared state, `produces` kinds at paths of its result,
-`cures` by other functions for what its refusals tell, reads that its effects are `seen_by`.
-"""
-_UNIT_DECIDERS: dict[str, tuple[str, str, dict[str, str]]] = {
-    "compute_exchange_rate": ("target_currency", "exchanged_value", {"USD": "exchanged"}),
-    "imperial_si_conversion": ("unit_out", "result", {"miles": "miles", "km": "kilometers"}),
-    "si_unit_conversion": ("unit_out", "result", {"km": "kilometers"}),
+class FunctionTable(NamedTuple):
+    """What the planner has to know of a function, a row of `functions.json`.
+
+    A kind is narrower than a type: a price and a number of shares are both numbers, but no user
+    says one for the other. A list has its elements' kind.
+    """
+
+    owner: str  # its class
+    takes: Mapping[str, str]  # parameter -> kind of its values, as a person would name it
+    weight: float  # among the functions of its class
+    changes: bool = False  # whether it may change the compared state
+    produces: Mapping[str, Any] = _NONE  # pattern of a path in its result -> kind of what is there,
+    # or [the argument that decides the unit, {unit -> kind}]: of another unit it is of no kind
+    cures: Mapping[str, Sequence[str]] = _NONE  # words of a refusal -> functions that may help
+    seen_by: Sequence[str] = ()  # reads that its effects show in
+    then: Mapping[str, float] = _NONE  # what is often asked for next -> how much it is preferred
+    supplied: tuple[str, str, int, float] = ("", "", 0, 0.0)  # kind that may be looked up for it,
+    # where, how often, at least with this chance
+    login: str = ""  # of a login: the attribute that tells whether somebody is logged in
+    room: tuple[int, float] = (1, 1.0)  # calls with its steps, preference where there is room
+
+    def kinds_in_result(self, arguments: Mapping[str, Any]) -> dict[str, str]:
+        """Return {pattern of a path: kind} of a result; arguments may decide the unit."""
+        kinds = {
+            path: kind if isinstance(kind, str) else kind[1].get(arguments[kind[0]])
+            for path, kind in self.produces.items()
+        }
+        return {path: kind for path, kind in kinds.items() if kind}
+
+    @property
+    def made_kinds(self) -> set[str]:
+        """Kinds of the things that a call adds, and that later calls can name."""
+        if not self.changes:
+            return set()
+        return {*self.produces.values()} & (REFERENCE_KINDS - {"access_token"})
+
+    def helpers(self, refusal: str) -> list[str]:
+        """Return the functions that a refused call may succeed after, the likeliest first."""
+        return [name for told, names in self.cures.items() if told in refusal for name in names]
+
+
+def _read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    return found
+
+
+FUNCTIONS: dict[str, FunctionTable] = {
+    name: FunctionTable(owner, **row)
+    for owner, rows in _read("functions.json").items()
+    for name, row in rows.items()
 }
-"""Function -> (argument that decides the unit of the result, path in the result, unit -> kind). Of
-another unit the result is of no kind: no later call takes it for what it is not.
-"""
-KINDS_OF = {name: kinds for table in PARAMETER_KINDS.values() for name, kinds in table.items()}
-CLASS_OF = {name: owner for owner, names in PARAMETER_KINDS.items() for name in names}
-
-
-def kinds_in_result(function: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return {pattern of a path: kind} of a call's result: its arguments may decide the unit."""
-    produced: Mapping[str, str] = _MOVES.get(function, {}).get("produces", {})
-    if (decider := _UNIT_DECIDERS.get(function)) is None:
-        return produced
-    name, path, kinds = decider
-    kind = kinds.get(arguments[name])
-    return {path: kind} if kind else {}
-
-
-def produced_kinds(function: str) -> set[str]:
-    """Return the kinds of values that results of a function may hold."""
-    return set(_MOVES.get(function, {}).get("produces", {}).values())
-
-
-def cures(function: str, refusal: str) -> list[str]:
-    """Return the functions that a refused call may succeed after, the likeliest first."""
-    table = _MOVES.get(function, {}).get("cures", {})
-    return [name for told, names in table.items() if told in refusal for name in names]
-
-
-def changes_state(function: str) -> bool:
-    """Whether a call of the function may change the compared state."""
-    return bool(_MOVES.get(function, {}).get("changes", False))
-
-
-def makes_something(function: str) -> bool:
-    """Whether a call adds a thing that later calls can name: nobody does that unasked."""
-    return changes_state(function) and bool(
-        produced_kinds(function) & (REFERENCE_KINDS - {"access_token"})
-    )
-
-
-def reads_affected_by(function: str) -> list[str]:
-    """Return the reads that a call of the function may affect."""
-    return list(_MOVES.get(function, {}).get("seen_by", ()))
+FUNCTIONS_OF = {
+    owner: [name for name, each in FUNCTIONS.items() if each.owner == owner]
+    for owner in dict.fromkeys(each.owner for each in FUNCTIONS.values())
+}
 
 
 @dataclass(frozen=True)
@@ -100,7 +95,7 @@ class Dials:
     state: float = 3.2
     inferred: float = 0.9  # said in another form: a city for an airport
     history: int = 1  # values from earlier turns and results that a plan should have
-    plain: float = 0.16  # share kept of plans that have fewer
+    plain: float = 0.12  # share kept of plans that have fewer
     supply: float = 0.5  # chance to look up, unasked, what an argument can be read from
 
 
@@ -127,10 +122,7 @@ CRITICAL_DIALS = Dials(
 )
 """More calls a turn that hang together: 6 to 16 actions, of which a wrong one is seen late."""
 
-
-_WEIGHTS: dict[str, Any] = json.loads(
-    Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
-)
+_WEIGHTS = _read("dials.json")
 CLASS_WEIGHTS: dict[tuple[str, ...], float] = {
     tuple(classes.split()): weight for classes, weight in _WEIGHTS["classes"].items()
 }
@@ -146,22 +138,13 @@ def class_combination_weights(apis: Sequence[str]) -> dict[tuple[str, ...], floa
 
 ANCHORS: dict[str, list[tuple[str, int, float]]] = _WEIGHTS["anchors"]
 """Class -> what most of its tasks are about: function, calls it takes, chance."""
-ANCHOR_ROOM = {name: room for each in ANCHORS.values() for name, room, _ in each}
-FOLLOW_UPS: dict[str, dict[str, float]] = _WEIGHTS["follow_ups"]
-"""Function -> what is often asked for next, and how much it is preferred."""
-SUPPLIED: dict[str, tuple[str, str, int, float]] = _WEIGHTS["supplied"]
-"""Function -> what may be looked up for it, where, how often, at least with this chance."""
-FUNCTION_WEIGHTS: dict[str, float] = _WEIGHTS["functions"]
-"""Function -> weight among its class's; 1 where not listed."""
-LOGINS: dict[str, str] = _WEIGHTS["logins"]
-"""Login -> the attribute that tells whether somebody is logged in."""
-ROOMY: dict[str, tuple[int, float]] = _WEIGHTS["roomy"]
-"""Function -> calls it takes with its steps, how much it is preferred where there is room."""
 OF_CURRENT_FOLDER = ("du", "find", "ls", "pwd")
 """Functions that tell of the folder in which they are called."""
+MADE_BY_CALLS = frozenset({"order_id", "booking_id", "tweet_id", "ticket_id"})
+"""Kinds of which people know the number less often than the thing, which calls make."""
 NEW_KINDS: dict[str, str] = _WEIGHTS["new_kinds"]
 """Kind of something new -> what it is from then on."""
-TOLD_MEASURES = frozenset(_WEIGHTS["told_measures"])
-"""Measures of which the same value tells that two calls have to do with each other."""
+TELLING = (REFERENCE_KINDS - {"access_token"}) | frozenset(_WEIGHTS["told_measures"])
+"""Kinds of which the same value tells that two calls have to do with each other."""
 BLANK_KINDS = frozenset(_WEIGHTS["left_out"].split())
 """Kinds of which nobody could guess the value that a request leaves out."""

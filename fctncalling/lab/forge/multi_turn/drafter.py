@@ -7,29 +7,29 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 from fctncalling.lab.forge.multi_turn import inventory
-from fctncalling.lab.forge.multi_turn.dials import Dials
+from fctncalling.lab.forge.multi_turn.dials import FUNCTIONS, MADE_BY_CALLS, NEW_KINDS, Dials
 from fctncalling.lab.forge.multi_turn.values import draw_value, read_toml
-from fctncalling.lab.forge.plan import Source, Value
+from fctncalling.lab.forge.plan import AGAIN, PlannedCall, Source, Value, parse_result
 from fctncalling.lab.own_api.english import date_forms
+
+Arguments = dict[str, Value]
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A value that somebody who read everything so far knows. `call` is -1 for the user's words."""
+    """A value that somebody who read everything so far knows."""
 
     kind: str
     value: Any
-    turn: int
-    call: int = -1
-    path: tuple[str | int, ...] = ()
+    source: Source  # without a call: the user's words
     origin: Value | None = None  # as an argument had it, where words said it in another form
 
 
@@ -40,42 +40,51 @@ class Knowledge:
     facts: list[Fact] = field(default_factory=list)
     calls: dict[tuple[int, int], Mapping[str, Value]] = field(default_factory=dict)
 
-    def said(self, value: Value, turn: int) -> None:
-        """Note the values that a turn's words say."""
-        if value.provenance == "said_now":
-            items = value.value if isinstance(value.value, list) else [value.value]
-            self.facts.extend(Fact(value.kind, item, turn) for item in items)
-        elif value.said_kind in ("city", "company"):
-            self.facts.append(Fact(value.kind, value.value, turn, origin=value))
+    def add(self, call: PlannedCall, turn: int, index: int) -> None:
+        """Note what the words for a call say, and what its result shows."""
+        self.calls[turn, index] = call.arguments
+        for value in call.arguments.values():
+            if value.provenance == "said_now":
+                items = value.value if isinstance(value.value, list) else [value.value]
+                self.facts += [Fact(value.kind, item, Source(turn)) for item in items]
+            elif value.said_kind in ("city", "company"):
+                self.facts.append(Fact(value.kind, value.value, Source(turn), value))
+            if value.kind in NEW_KINDS:
+                self.facts.append(Fact(NEW_KINDS[value.kind], value.value, Source(turn)))
+        given = {name: value.value for name, value in call.arguments.items()}
+        kinds = FUNCTIONS[call.function].kinds_in_result(given)
+        for path, shown in leaves_with_paths(parse_result(call.result)):
+            if (kind := kinds.get(pattern(path))) is not None:
+                self.facts.append(Fact(kind, shown, Source(turn, index, path)))
 
-    def seen(self, result: Any, kinds: Mapping[str, str], turn: int, call: int) -> None:
-        """Note the values in a result; `kinds` maps patterns of paths ("history.*") to kinds."""
-        for path, value in leaves_with_paths(result):
-            kind = kinds.get(pattern(path))
-            if kind is not None:
-                self.facts.append(Fact(kind, value, turn, call, path))
+    def of_kind(self, *kinds: str, shown: bool) -> list[Fact]:
+        """Return the facts of some kinds from results, or from words."""
+        return [e for e in self.facts if e.kind in kinds and (e.source.call >= 0) is shown]
 
-    def said_words(self, kind: str, turn: int, *, now: bool) -> list[Fact]:
-        """Return the facts of a kind from the words of a turn, or of those before it."""
-        said = [each for each in self.facts if each.kind == kind and each.call < 0]
-        return [each for each in said if (each.turn == turn) is now]
+    def results(self, *kinds: str) -> list[list[Fact]]:
+        """Return the facts of some kinds from results, those of one result together."""
+        shown = groupby(self.of_kind(*kinds, shown=True), _place)
+        return [list(facts) for _, facts in shown]
 
-    def results(self, kind: str) -> list[Fact]:
-        """Return the facts of a kind from results."""
-        return [each for each in self.facts if each.kind == kind and each.call >= 0]
+    def last_result(self, *kinds: str) -> list[Fact]:
+        """Return the facts of the latest result that shows some of these kinds.
 
-    def last_result(self, kind: str) -> list[Fact]:
-        """Return the fact of a kind from the latest result, if that has only one.
-
-        None where it told several, for nobody could say which is meant.
+        None where it shows several values, for nobody could say which is meant.
         """
-        told = self.results(kind)
-        last = [each for each in told if told and _place(each) == _place(told[-1])]
+        last = (self.results(*kinds) or [[]])[-1]
         return last if len({str(each.value) for each in last}) == 1 else []
+
+    def newest_listed(self, *kinds: str) -> list[Fact]:
+        """Return the values of the newest result that shows several, all of one of these kinds.
+
+        Nobody takes the mean of a price and its moving averages.
+        """
+        listed = (e for e in reversed(self.results(*kinds)) if len({fact.kind for fact in e}) == 1)
+        return next((facts for facts in listed if len(facts) > 1), [])
 
 
 def _place(fact: Fact) -> tuple[int, int]:
-    return fact.turn, fact.call
+    return fact.source.turn, fact.source.call
 
 
 def pattern(path: tuple[str | int, ...]) -> str:
@@ -102,104 +111,55 @@ def leaves_with_paths(
         yield path, value
 
 
-_REFUSALS = (
-    '"error"',
-    "'error'",
-    "Error",
-    "Stock not found",
-    "Unknown",
-    "00000",
-    "Already",
-    '_status": false',
-    '"success": false',
-    "No user is currently",
-)
-
-
-def is_failed_result(text: str) -> bool:
-    """Whether a result says that a call failed."""
-    return any(each in text for each in _REFUSALS)
-
-
-_NOTHING = re.compile(r'\[\]|\{"\w+": (\[\]|\{\}|"")\}|\{"count": 0, .*')
-
-
-def is_empty_result(text: str) -> bool:
-    """Whether a result is empty, so that nobody would ask for it."""
-    return _NOTHING.fullmatch(text) is not None
-
-
-def source_of(fact: Fact) -> Source:
-    """Return the place of a fact."""
-    return Source(fact.turn, fact.call, fact.path)
-
-
 NUMERIC_KINDS = tuple(
     "number count price pressure gallons liters kilometers miles amount temperature".split()
 )
-_NUMBERED = frozenset({"order_id", "booking_id", "tweet_id", "ticket_id"})
-"""Kinds of which people know the number less often than the thing."""
-_LARGEST = 1e7  # nobody goes on from a number beyond
+_LARGEST = 1e7
 _LIKING_FOR_KNOWN = 50.0  # of a row, for each value of it that is known
-Arguments = dict[str, Value]
 
 
 @dataclass
 class Drafter:
-    """Drafter of values for the calls of one turn."""
+    """Drafter of values for one call."""
 
     draw: random.Random
     dials: Dials
     knowledge: Knowledge
     state: inventory.State
     turn: int = 0
+    made: Arguments = field(default_factory=dict)  # what is drafted already
+    names: tuple[str, ...] = ()  # what is being drafted
 
-    def arguments(self, function: str, kinds: Mapping[str, str]) -> Arguments:
+    def arguments(self, function: str) -> Arguments:
         """Return arguments for a call; LookupError if the world has none."""
-        tables = _couplings().get(function)
-        if tables is None:
-            return {name: self.value(kind) for name, kind in kinds.items()}
-        for table in tables:
-            made: Arguments = {}
+        for table in _couplings()[function]:
+            self.made = {}
             try:
-                for names, text in table.items():
-                    values = self._drafted(text, names, made)
-                    if values is not None:
-                        made.update(zip(names, values, strict=True))
+                for self.names, ways in table.items():
+                    self.made.update(zip(self.names, self._drafted(ways), strict=False))
             except LookupError:
                 continue
-            return made
+            return self.made
         raise LookupError(function)
 
-    def _drafted(self, text: str, names: tuple[str, ...], made: Arguments) -> list[Value] | None:
-        """Return the values of one line of the table, by the first of its ways that can be made."""
-        for way in text.split(" | "):
-            chance, _, rest = way.partition(" ")
+    def _drafted(self, ways: str) -> list[Value]:
+        """Return values by the first way that can be made; of `none` there are none."""
+        for way in ways.split(" | "):
+            head, *words = way.split(" ")
             try:
-                if chance[0].isdigit():
-                    if self.draw.random() >= float(chance):
+                if head[0].isdigit():
+                    if self.draw.random() >= float(head):
                         continue
-                    way = rest
-                if way == "none":
-                    return None
-                if way == "again":
-                    return self._again(names)
-                head, _, rest = way.partition(" ")
-                value = getattr(self, f"_{head}")(rest, made)
-                return value if isinstance(value, list) else [value]
+                    head, *words = words
+                made = getattr(self, f"_{head}")(*words)
+                return made if isinstance(made, list) else [made]
             except (LookupError, ValueError):
                 continue
-        raise LookupError(text)
+        raise LookupError(ways)
 
     def value(self, kind: str, exclude: Collection[Any] = ()) -> Value:
-        """Return a value of a kind, by a source that the dials prefer.
-
-        Raises LookupError where the world has none.
-        """
-        options = [*self._known(kind, exclude), *self._fresh_options(kind, exclude)]
-        if not options:
-            raise LookupError(kind)
-        return self._drawn(options)
+        """Return a value of a kind, by a source that the dials prefer; LookupError for none."""
+        return self._drawn([*self._known(kind, exclude), *self._fresh_options(kind, exclude)])
 
     def _drawn(self, options: list[tuple[float, Value]]) -> Value:
         return self.draw.choices([o for _, o in options], [w for w, _ in options])[0]
@@ -211,23 +171,21 @@ class Drafter:
 
     def _known(self, kind: str, exclude: Collection[Any]) -> list[tuple[float, Value]]:
         """Return the latest said or shown values of a kind that still exist, by weight."""
-        exist = (
-            inventory.nameable_values(kind, self.state)
-            if kind in inventory.REFERENCE_KINDS
-            else None
-        )
-        found = []
+        said = self.knowledge.of_kind(kind, shown=False)
         groups = (
-            (self.dials.said_again, self.knowledge.said_words(kind, self.turn, now=True)),
-            (self.dials.said_before, self.knowledge.said_words(kind, self.turn, now=False)),
+            (self.dials.said_again, [fact for fact in said if fact.source.turn == self.turn]),
+            (self.dials.said_before, [fact for fact in said if fact.source.turn != self.turn]),
             (self.dials.result, self.knowledge.last_result(kind)),
         )
-        for weight, facts in groups:
-            for fact in facts[-1:]:
-                lives = (exist is None or fact.value in exist) and fact.value != ""
-                if lives and fact.value not in exclude and weight:
-                    found.append((weight, self._from_fact(fact)))
-        return found
+        latest = [(weight, facts[-1]) for weight, facts in groups if facts and weight]
+        exist = None
+        if latest and kind in inventory.REFERENCE_KINDS:
+            exist = inventory.nameable_values(kind, self.state)
+        return [
+            (weight, self._from_fact(fact))
+            for weight, fact in latest
+            if (exist is None or fact.value in exist) and fact.value not in ("", *exclude)
+        ]
 
     def _fresh_options(self, kind: str, exclude: Collection[Any]) -> list[tuple[float, Value]]:
         if kind not in inventory.REFERENCE_KINDS:
@@ -235,53 +193,61 @@ class Drafter:
         exist = [e for e in inventory.nameable_values(kind, self.state) if e not in exclude]
         if not exist:
             return []
-        rarely = 0.6 if kind in _NUMBERED else 1.0
+        rarely = 0.6 if kind in MADE_BY_CALLS else 1.0
         options = [(rarely * self.dials.said_now, self.spoken(kind, self.draw.choice(exist)))]
-        if len(exist) == 1 and kind in inventory.LOOK_UPS:
-            options.append((self.dials.state, looked_up_value(kind, exist[0], self.state)))
+        source = inventory.look_up(kind, self.state)
+        if len(exist) == 1 and source.path:
+            options.append((self.dials.state, Value(kind, exist[0], "state", source=source)))
         return options
 
     def spoken(self, kind: str, value: Any) -> Value:
         """Return a value in words: now and then in a form that implies it."""
-        other = inventory.other_words(kind)
-        if other is None or self.draw.random() >= self.dials.inferred:
-            return verbatim_value(kind, value)
-        said_kind, words = other
-        said = words.get(value) if words else date_forms(date.fromisoformat(value))[0]
-        return inferred_value(kind, value, said, said_kind) if said else verbatim_value(kind, value)
+        said_kind, words = inventory.other_words(kind)
+        if said_kind and self.draw.random() < self.dials.inferred:
+            said = words.get(value) if words else date_forms(date.fromisoformat(value))[0]
+            if said:
+                return Value(kind, value, "inferred", said, said_kind)
+        return Value(kind, value, "said_now")
 
     def _from_fact(self, fact: Fact) -> Value:
         """Return a known fact as an argument."""
-        if fact.call >= 0:
-            return Value(fact.kind, fact.value, "result", source=source_of(fact))
-        if fact.turn == self.turn:
-            return fact.origin or verbatim_value(fact.kind, fact.value)
-        return Value(fact.kind, fact.value, "said_before", source=source_of(fact))
+        if fact.source.call >= 0:
+            return Value(fact.kind, fact.value, "result", source=fact.source)
+        if fact.source.turn == self.turn:
+            return fact.origin or Value(fact.kind, fact.value, "said_now")
+        return Value(fact.kind, fact.value, "said_before", source=fact.source)
+
+    # Ways, by the first word of each in `couplings.toml`.
+
+    def _none(self) -> list[Value]:
+        return []
+
+    def _again(self) -> list[Value]:
+        for (turn, _), arguments in reversed(self.knowledge.calls.items()):
+            if set(self.names) <= set(arguments):
+                return [self._repeated(arguments[name], turn) for name in self.names]
+        raise LookupError("no such call")
+
+    def _giving(self, kind: str, shown: str) -> Value:
+        place = _place(self.knowledge.last_result(shown)[-1])
+        given = [v.value for v in self.knowledge.calls[place].values() if v.kind == kind]
+        known = self.known(kind)
+        return known if known and known.value == given[0] else self.spoken(kind, given[0])
 
     def _repeated(self, value: Value, turn: int) -> Value:
         """Return an argument of an earlier call as one of this turn's."""
-        if turn == self.turn or value.provenance not in ("said_now", "inferred"):
+        if turn == self.turn or value.words is None:
             return value
-        return replace(
-            value, provenance="said_before", said=None, said_kind="", source=Source(turn)
-        )
+        return Value(value.kind, value.value, "said_before", None, AGAIN, Source(turn))
 
-    def _again(self, names: tuple[str, ...]) -> list[Value]:
-        for (turn, _), arguments in reversed(self.knowledge.calls.items()):
-            if set(names) <= set(arguments):
-                return [self._repeated(arguments[name], turn) for name in names]
-        raise LookupError("no such call")
-
-    # Ways: each takes the rest of its text, and the arguments made before it.
-
-    def _of(self, text: str, made: Arguments) -> Value:
-        kind, _, rest = text.partition(" ")
-        how, *paths = rest.split() or [""]
+    def _of(self, kind: str, how: str = "", *paths: str) -> Value:
         listed = [
             each
             for path in paths
             for each in (
-                [made[path].value] if path in made else inventory.values_at(path, self.state)
+                [self.made[path].value]
+                if path in self.made
+                else inventory.values_at(path, self.state)
             )
         ]
         if how != "in":
@@ -291,175 +257,116 @@ class Drafter:
             return known
         return self.spoken(kind, self.draw.choice(listed))
 
-    def _fresh(self, text: str, made: Arguments) -> Value:
-        kind, _, name = text.partition(" ")
-        return verbatim_value(kind, draw_value(name or kind, self.draw))
+    def _fresh(self, kind: str, name: str = "") -> Value:
+        return Value(kind, draw_value(name or kind, self.draw), "said_now")
 
-    def _some(self, text: str, made: Arguments) -> Value:
-        kind, low, high, *name = text.split()
+    def _some(self, kind: str, low: str, high: str, name: str = "") -> Value:
         count = self.draw.randint(int(low), int(high))
         if name:
-            return verbatim_value(kind, [draw_value(name[0], self.draw) for _ in range(count)])
-        return verbatim_value(
-            kind, self.draw.sample(inventory.nameable_values(kind, self.state), count)
-        )
+            return Value(kind, [draw_value(name, self.draw) for _ in range(count)], "said_now")
+        there = inventory.nameable_values(kind, self.state)
+        return Value(kind, self.draw.sample(there, count), "said_now")
 
-    def _marked(self, text: str, made: Arguments) -> Value:
-        kind, said_kind, mark, name = text.split()
+    def _marked(self, kind: str, said_kind: str, mark: str, name: str) -> Value:
         said = [draw_value(name, self.draw) for _ in range(self.draw.choice((1, 1, 2)))]
-        return inferred_value(kind, [f"{mark}{each}" for each in said], said, said_kind)
+        return Value(kind, [f"{mark}{each}" for each in said], "inferred", said, said_kind)
 
-    def _derived(self, text: str, made: Arguments) -> Value:
-        kind, said_kind, *pairs = text.split()
+    def _derived(self, kind: str, said_kind: str, *pairs: str) -> Value:
         value, _, said = self.draw.choice(pairs).partition("=")
         plain = json.loads(value) if value[0].isdigit() else value
-        return inferred_value(kind, plain, said or None, said_kind if said else "")
+        return Value(kind, plain, "inferred", said or None, said_kind if said else "")
 
-    def _said(self, text: str, made: Arguments) -> Value:
-        kind, *paths = text.split()
+    def _said(self, kind: str, *paths: str) -> Value:
         words = [inventory.values_at(path, self.state)[0] for path in paths]
-        return verbatim_value(kind, " ".join(words))
+        return Value(kind, " ".join(words), "said_now")
 
-    def _text(self, name: str, made: Arguments) -> Value:
-        shown = [fact for fact in self.knowledge.results("text")[-1:] if _is_short(fact.value)]
-        if shown and self.draw.random() < 0.2 * self.dials.result:
+    def _text(self, name: str) -> Value:
+        shown = self.knowledge.of_kind("text", shown=True)[-1:]
+        if shown and _is_short(shown[0].value) and self.draw.random() < 0.2 * self.dials.result:
             return self._from_fact(shown[0])
-        return verbatim_value("text", draw_value(name, self.draw))
+        return Value("text", draw_value(name, self.draw), "said_now")
 
-    def _word(self, text: str, made: Arguments) -> Value:
-        kind, *paths = text.split()
-        names = {name: value.value for name, value in made.items()}
+    def _word(self, kind: str, *paths: str) -> Value:
+        names = {name: value.value for name, value in self.made.items()}
         texts = [t for path in paths for t in inventory.values_at(path, self.state, names)]
         words = [w.strip(".!?,") for t in texts for w in t.replace("_", " ").split()]
         if kind == "name_part":
             words = [word.partition(".")[0] for word in words]
-        return verbatim_value(kind, self.draw.choice([w for w in words if len(w) > 4]))
+        return Value(kind, self.draw.choice([w for w in words if len(w) > 4]), "said_now")
 
-    def _result(self, kind: str, made: Arguments) -> Value:
+    def _result(self, kind: str) -> Value:
         return self._from_fact(self.knowledge.last_result(kind)[-1])
 
-    def _giving(self, text: str, made: Arguments) -> Value:
-        kind, _, shown = text.split()
-        fact = self.knowledge.last_result(shown)[-1]
-        values = self.knowledge.calls[fact.turn, fact.call].values()
-        given = [value for value in values if value.kind == kind]
-        return self._repeated(given[0], fact.turn)
+    def _listed(self, kind: str) -> Value:
+        is_number = kind == "number"
+        facts = self.knowledge.newest_listed(*(NUMERIC_KINDS if is_number else (kind,)))
+        source = replace(facts[0].source, path=("*",) if is_number else facts[0].source.path[:-1])
+        return Value(kind, [fact.value for fact in facts], "result", source=source)
 
-    def _listed(self, kind: str, made: Arguments) -> Value:
-        facts = newest_listed(self.knowledge, NUMERIC_KINDS if kind == "number" else (kind,))
-        first = facts[0]
-        path: tuple[str | int, ...] = ("*",) if kind == "number" else first.path[:-1]
-        return Value(
-            kind, [f.value for f in facts], "result", source=Source(first.turn, first.call, path)
-        )
-
-    def _shown_number(self, text: str, made: Arguments) -> Value:
+    def _shown_number(self) -> Value:
         """Return the number that the last result with numbers shows, if it shows one."""
-        facts = [f for f in self.knowledge.facts if f.kind in NUMERIC_KINDS and f.call >= 0]
-        facts = [f for f in facts if abs(f.value) < _LARGEST]
-        [last] = [f for f in facts if (f.turn, f.call) == (facts[-1].turn, facts[-1].call)]
+        [last] = self.knowledge.results(*NUMERIC_KINDS)[-1]
+        if abs(last.value) > _LARGEST:
+            raise LookupError("a number that nobody goes on from")
         return self._from_fact(last)
 
-    def _row(self, text: str, made: Arguments) -> list[Value]:
-        kind, name = text.split()
-        known = {fact.value: fact for fact in self.knowledge.facts if fact.kind == kind}
+    def _row(self, kind: str, name: str, order: str = "") -> list[Value]:
+        known = {fact.value: fact for fact in self.knowledge.of_kind(kind, shown=True)}
         listed = inventory.rows(name)
         likings = [_LIKING_FOR_KNOWN ** ((a in known) + (b in known)) for a, b in listed]
+        row = self.draw.choices(listed, likings)[0]
         return [
             self._from_fact(known[each]) if each in known else self.spoken(kind, each)
-            for each in self.draw.choices(listed, likings)[0]
+            for each in (row[::-1] if order == "back" else row)
         ]
 
-    def _row_back(self, text: str, made: Arguments) -> list[Value]:
-        return self._row(text, made)[::-1]
-
-    def _beside(self, text: str, made: Arguments) -> Value:
-        kind, name = text.split()
+    def _beside(self, kind: str, name: str) -> Value:
         last = [fact.value for fact in self.knowledge.facts if fact.kind == kind][-1:]
         pairs = [pair for pair in inventory.rows(name) if not last or last[0] in pair]
         others = [each for pair in pairs or inventory.rows(name) for each in pair]
-        return verbatim_value(kind, self.draw.choice([each for each in others if each not in last]))
+        return Value(kind, self.draw.choice([e for e in others if e not in last]), "said_now")
 
-    def _renamed(self, text: str, made: Arguments) -> Value:
+    def _renamed(self) -> Value:
         """Return a new name for the file `source`, with its ending."""
-        stem, dot, ending = str(made["source"].value).rpartition(".")
+        stem, dot, ending = str(self.made["source"].value).rpartition(".")
         name = draw_value("file_stems", self.draw) + (f".{ending}" if stem and dot else "")
         if name in inventory.nameable_values("file_name", self.state):
             raise LookupError(name)
-        return verbatim_value("new_file", name)
+        return Value("new_file", name, "said_now")
 
-    def _room(self, text: str, made: Arguments) -> Value:
+    def _room(self) -> Value:
         """Return the amount that fills the tank up."""
         room = 50.0 - self.state["VehicleControlAPI"]["fuelLevel"]
-        return inferred_value("gallons", room, "full", "fill_level")
+        return Value("gallons", room, "inferred", "full", "fill_level")
 
-    def _doors(self, text: str, made: Arguments) -> list[Value]:
+    def _doors(self) -> list[Value]:
         """Return whether to unlock, and which doors: all of them, or some that are unlocked."""
         doors = self.state["VehicleControlAPI"]["doorStatus"]
         unlock = all(status == "locked" for status in doors.values())
-        which = looked_up_value("door", list(doors), self.state)
+        which = Value("door", list(doors), "state", source=inventory.look_up("door", self.state))
         if not unlock and self.draw.random() < 0.12:
             some = [door for door, status in doors.items() if status == "unlocked"]
-            which = verbatim_value("door", some[:2])
-        return [verb_implied_value("switch", unlock), which]
+            which = Value("door", some[:2], "said_now")
+        return [Value("switch", unlock, "flag"), which]
 
-    def _flag(self, text: str, made: Arguments) -> Value:
-        kind, _, value = text.partition(" ")
-        return verb_implied_value(kind, json.loads(value))
+    def _flag(self, kind: str, value: str) -> Value:
+        return Value(kind, json.loads(value), "flag")
 
-    def _fixed(self, text: str, made: Arguments) -> Value:
-        kind, _, value = text.partition(" ")
-        return verbatim_value(kind, json.loads(value))
+    def _fixed(self, kind: str, value: str) -> Value:
+        return Value(kind, json.loads(value), "said_now")
 
 
 @cache
 def _couplings() -> dict[str, list[dict[tuple[str, ...], str]]]:
     """Return function -> tables of drafts: names of arguments -> ways to draft them."""
-    return {
-        function: [
-            {tuple(names.split(", ")): text for names, text in table.items()}
-            for table in (entry if isinstance(entry, list) else [entry])
-        ]
-        for owner, functions in read_toml("couplings").items()
-        if owner != "rows"
-        for function, entry in functions.items()
-    }
-
-
-def newest_listed(knowledge: Knowledge, kinds: Collection[str]) -> list[Fact]:
-    """Return the values of the newest result that shows several, all of one of these kinds.
-
-    Nobody takes the mean of a price and its moving averages.
-    """
-    shown: dict[tuple[int, int], list[Fact]] = {}
-    for fact in knowledge.facts:
-        if fact.kind in kinds and fact.call >= 0:
-            shown.setdefault((fact.turn, fact.call), []).append(fact)
-    alike = (each for each in shown.values() if len({fact.kind for fact in each}) == 1)
-    return next((facts for facts in reversed(list(alike)) if len(facts) > 1), [])
-
-
-def verbatim_value(kind: str, value: Any) -> Value:
-    """Return a value that this turn's words say literally."""
-    return Value(kind, value, "said_now", said=value, said_kind=kind)
-
-
-def verb_implied_value(kind: str, value: Any) -> Value:
-    """Return a switch that the verb decides."""
-    return Value(kind, value, "flag")
-
-
-def inferred_value(kind: str, value: Any, origin: Any = None, said_kind: str = "") -> Value:
-    """Return a value that follows from the words, or from the docs alone."""
-    return Value(kind, value, "inferred", said=origin, said_kind=said_kind)
-
-
-def looked_up_value(kind: str, value: Any, state: inventory.State) -> Value:
-    """Return a value that a look-up shows and the words describe: the only one there is."""
-    attribute = inventory.LOOK_UPS[kind]
-    owner = next(name for name, attributes in state.items() if attribute in attributes)
-    source = Source(path=(owner, attribute))
-    return Value(kind, value, "state", source=source)
+    owners = read_toml("couplings").items()
+    coupled = {name: e for owner, rows in owners if owner != "rows" for name, e in rows.items()}
+    found = {}
+    for name, function in FUNCTIONS.items():
+        entry = coupled.get(name, {each: f"of {kind}" for each, kind in function.takes.items()})
+        tables = entry if isinstance(entry, list) else [entry]
+        found[name] = [{tuple(n.split(", ")): ways for n, ways in t.items()} for t in tables]
+    return found
 
 
 def _is_short(shown: Any) -> bool:

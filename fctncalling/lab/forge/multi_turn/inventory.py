@@ -10,16 +10,20 @@ from typing import Any
 from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.envs.tools.bfcl.directory_tree import Directory, File
 from fctncalling.lab.forge.multi_turn.values import read_toml
+from fctncalling.lab.forge.plan import Source
 
 State = Mapping[str, Mapping[str, Any]]
 
 _TABLE = read_toml("inventory")
 REFERENCE_KINDS = frozenset(kind for kind, entry in _TABLE.items() if "exists" in entry)
 """Kinds of which only what exists makes sense: names and numbers of things."""
-LOOK_UPS: dict[str, str] = {
-    kind: entry["look_up"] for kind, entry in _TABLE.items() if "look_up" in entry
-}
-"""Kind -> the attribute of `initial_config` that a look-up shows."""
+
+
+def look_up(kind: str, state: State) -> Source:
+    """Return the attribute of `initial_config` that a look-up of a kind shows; none if no path."""
+    attribute = _TABLE[kind].get("look_up")
+    owners = [name for name, attributes in state.items() if attribute in attributes]
+    return Source(path=(owners[0], attribute) if owners else ())
 
 
 def nameable_values(kind: str, state: State) -> list[Any]:
@@ -49,8 +53,10 @@ def values_at(
         if key.isdigit():
             found = found[int(key) : int(key) + 1]
         elif key.startswith("said_"):
-            _, words = other_words(key.removeprefix("said_")) or ("", {})
+            words = other_words(key.removeprefix("said_"))[1]
             found = [words[value] for value in found if value in words]
+        elif key == "+":
+            found = [name for below in found for name, each in below.items() if each.contents]
         elif key in "*^":
             found = [each for below in found for each in _entries(below, key)]
         else:
@@ -86,13 +92,11 @@ def rows(name: str) -> list[list[Any]]:
 
 
 @cache
-def other_words(kind: str) -> tuple[str, Mapping[Any, str]] | None:
-    """Return (kind of the words, value -> words) of a kind that is said in other words."""
+def other_words(kind: str) -> tuple[str, Mapping[Any, str]]:
+    """Return (kind of the words, value -> words) of a kind said in other words; "" for others."""
     entry = _TABLE.get(kind, {})
-    if "said" not in entry:
-        return None
     words = entry.get("words", {})
     if isinstance(words, str):
         table, key = words.split(".")
         words = load_bfcl_table(table)[key]
-    return entry["said"], {value: word for word, value in words.items()}
+    return entry.get("said", ""), {value: word for word, value in words.items()}

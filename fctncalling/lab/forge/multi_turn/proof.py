@@ -5,45 +5,60 @@ The judge is the project's own multi-turn checker; another way to the same end i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import TurnResults
-from fctncalling.lab.forge.multi_turn.drafter import is_failed_result, leaves_with_paths
+from fctncalling.lab.forge.multi_turn.drafter import leaves_with_paths
 from fctncalling.lab.forge.plan import (
     Place,
     Plan,
     PlannedCall,
-    PlannedTurn,
     Value,
-    call_places,
     changed_replay,
     parse_result,
     replay,
 )
+
+_REFUSALS = (
+    '"error"',
+    "'error'",
+    "Error",
+    "Stock not found",
+    "Unknown",
+    "00000",
+    "Already",
+    '_status": false',
+    '"success": false',
+    "No user is currently",
+)
+
+
+def is_failed_result(text: str) -> bool:
+    """Whether a result of BFCL's tools says that a call failed."""
+    return any(each in text for each in _REFUSALS)
 
 
 class Proof(NamedTuple):
     """Outcome of a plan's replay. A plan is proven if `fault` is empty."""
 
     fault: str
-    plan: Plan  # with `depends_on` and `result` as they were found
+    plan: Plan  # with the `depends_on` of its calls
+    truth: Sequence[TurnResults] = ()  # what it leaves behind
 
 
 def prove(plan: Plan) -> Proof:
     """Return the plan with its dependencies, or the fault of its proof.
 
-    A truth must replay to the results it was planned with and without a refusal; a plan without one
-    of its calls, or without two neighbours, must not pass.
+    A truth must replay to the results that it was planned with; a plan without one of its calls, or
+    without two neighbours, must not pass.
     """
-    truth = replay(plan)
-    for turn, record in zip(plan.turns, truth, strict=True):
-        for call, text in zip(turn.calls, record.results, strict=True):
-            if is_failed_result(text) or text != call.result:
-                return Proof(f"{call.function} replays to {text}", plan)
-    places = call_places(plan)
+    truth, places = replay(plan), [*plan.placed_calls]
+    for (t, c), call in plan.placed_calls.items():
+        if call.result != truth[t].results[c]:
+            return Proof(f"{call.function} replays to {truth[t].results[c]}", plan)
     edges: dict[Place, list[Place]] = {place: [] for place in places}
     for place in places:
         passes, results = changed_replay(plan, {place: None}, truth)
@@ -57,58 +72,59 @@ def prove(plan: Plan) -> Proof:
             return Proof(f"the plan passes without calls {first} and {second}", plan)
     if useless := _useless_steps(plan, edges):
         return Proof(f"nothing needs the steps {useless}", plan)
-    turns = _with_calls(
-        plan.turns, lambda place, call: replace(call, depends_on=tuple(edges[place]))
-    )
-    return Proof("", replace(plan, turns=turns))
+    changed = {
+        place: replace(call, depends_on=tuple(edges[place]))
+        for place, call in plan.placed_calls.items()
+    }
+    return Proof("", _with_calls(plan, changed), truth)
 
 
-def _useless_steps(plan: Plan, edges: dict[Place, list[Place]]) -> list[Place]:
+def _useless_steps(plan: Plan, edges: Mapping[Place, Sequence[Place]]) -> list[Place]:
     """Return the steps that no words ask for and that no later call needs."""
     needed = {place for places in edges.values() for place in places}
-    for value in plan.values:
-        if value.provenance == "result" and value.source is not None:
-            needed.add((value.source.turn, value.source.call))
-    return [
-        (t, c)
-        for t, c in call_places(plan)
-        if plan.turns[t].calls[c].purpose == "needed_step" and (t, c) not in needed
-    ]
+    needed |= {(v.source.turn, v.source.call) for v in plan.values if v.provenance == "result"}
+    steps = (place for place, call in plan.placed_calls.items() if call.purpose == "needed_step")
+    return [place for place in steps if place not in needed]
 
 
-def _with_calls(
-    turns: Sequence[PlannedTurn], change: Callable[[Place, PlannedCall], PlannedCall]
-) -> tuple[PlannedTurn, ...]:
-    """Return the turns with each call changed."""
-    changed = (
-        tuple(change((t, c), call) for c, call in enumerate(turn.calls))
-        for t, turn in enumerate(turns)
+def _with_calls(plan: Plan, calls: Mapping[Place, PlannedCall]) -> Plan:
+    """Return a plan with other calls in their places."""
+    turns = (
+        replace(turn, calls=tuple(calls[t, c] for c in range(len(turn.calls))))
+        for t, turn in enumerate(plan.turns)
     )
-    return tuple(replace(turn, calls=calls) for turn, calls in zip(turns, changed, strict=True))
+    return replace(plan, turns=tuple(turns))
+
+
+def longest_chain(plan: Plan) -> int:
+    """Return the most calls in a row of which each changes a result of the next."""
+    length: dict[Place, int] = {}
+    for place, call in plan.placed_calls.items():
+        length[place] = 1 + max((length[each] for each in call.depends_on), default=0)
+    return max(length.values(), default=0)
 
 
 def with_long_context_results(plan: Plan) -> Plan | None:
     """Return the plan with the results that long context gives.
 
-    None where a result does not show any more what a later argument is read from.
+    None where a call is refused, or a result does not show any more what an argument is read from.
 
     Raises LongContextError where BFCL's tables are not here.
     """
     longer = replace(plan, variant="long_context")
-    shown = {
-        (t, c): text
-        for t, record in enumerate(replay(longer))
-        for c, text in enumerate(record.results)
-    }
+    texts = (text for record in replay(longer) for text in record.results)
+    shown = dict(zip(plan.placed_calls, texts, strict=True))
     if not all(is_still_shown(value, shown) for value in plan.values):
         return None
-    turns = _with_calls(plan.turns, lambda place, call: replace(call, result=shown[place]))
-    return replace(longer, turns=turns)
+    if any(map(is_failed_result, shown.values())):
+        return None
+    calls = plan.placed_calls.items()
+    return _with_calls(longer, {p: replace(call, result=shown[p]) for p, call in calls})
 
 
-def is_still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
+def is_still_shown(value: Value, shown: Mapping[Place, str]) -> bool:
     """Whether a value from a result is still at its path."""
-    if value.provenance != "result" or value.source is None:
+    if value.provenance != "result":
         return True
     found: Any = parse_result(shown[value.source.turn, value.source.call])
     key: Any = None
@@ -124,10 +140,10 @@ def is_still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
 
 
 def _changed(
-    results: Sequence[Sequence[str]], truth: Sequence[TurnResults], dropped: tuple[int, int]
-) -> list[tuple[int, int]]:
+    results: Sequence[Sequence[str]], truth: Sequence[TurnResults], dropped: Place
+) -> list[Place]:
     """Return the later calls with results that a dropped call changes."""
-    found: list[tuple[int, int]] = []
+    found: list[Place] = []
     for t in range(dropped[0], len(truth)):
         texts = list(results[t])
         if t == dropped[0]:
@@ -167,8 +183,8 @@ def undetected_wrong_calls(plan: Plan) -> list[UndetectedWrongCall]:
     """Return the first undetected wrong call of each call of a proven plan that has one."""
     truth = replay(plan)
     first: dict[Place, UndetectedWrongCall] = {}
-    for place in call_places(plan):
-        for wrong in _other_calls(plan, place):
+    for place, call in plan.placed_calls.items():
+        for wrong in islice(_other_calls(plan, call), MOST_WRONG_VALUES):
             passes, results = changed_replay(plan, {place: wrong}, truth)
             refused = {t for t, texts in enumerate(results) if any(map(is_failed_result, texts))}
             if not passes and place[0] not in refused:
@@ -177,13 +193,9 @@ def undetected_wrong_calls(plan: Plan) -> list[UndetectedWrongCall]:
     return list(first.values())
 
 
-def _other_calls(plan: Plan, place: Place) -> Iterator[PlannedCall]:
-    """Yield the call with another value of the same kind in the task, one argument changed."""
-    call = plan.turns[place[0]].calls[place[1]]
-    others = (
-        replace(call, arguments={**call.arguments, name: replace(value, value=other)})
-        for name, value in call.arguments.items()
-        for other in {repr(v.value): v.value for v in plan.values if v.kind == value.kind}.values()
-        if other != value.value
-    )
-    return islice(others, MOST_WRONG_VALUES)
+def _other_calls(plan: Plan, call: PlannedCall) -> Iterator[PlannedCall]:
+    """Yield a call with another value of the same kind in the task, one argument changed."""
+    for name, value in call.arguments.items():
+        for other in {repr(v.value): v.value for v in plan.values if v.kind == value.kind}.values():
+            if other != value.value:
+                yield replace(call, arguments={**call.arguments, name: replace(value, value=other)})

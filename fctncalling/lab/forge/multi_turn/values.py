@@ -148,10 +148,8 @@ class _Filling:
     def _drawn(self, words: Sequence[str]) -> Any:
         draw = self._draw
         match words:
-            case ["int", low, high]:
-                return draw.randint(int(low), int(high))
-            case ["int", low, high, step]:
-                return draw.randrange(int(low), int(high) + 1, int(step))
+            case ["int", low, high, *step]:
+                return draw.randrange(int(low), int(high) + 1, *map(int, step))
             case ["whole", low, high, step]:
                 return float(draw.randrange(int(low), int(high) + 1, int(step)))
             case ["float", low, high, digits]:
@@ -167,10 +165,8 @@ class _Filling:
                 return draw.sample(list(self.above[name]), draw.randint(int(low), int(high)))
             case ["size", "of", name]:
                 return len(self.above[name])
-            case ["newline"]:
-                return "\n"
-            case ["none"]:
-                return None
+            case [("newline" | "none") as name]:
+                return "\n" if name == "newline" else None
         [formula] = words
         first, sign, other = re.split("([+-])", formula)
         distance = self._tags[other] if other in self._tags else int(other)

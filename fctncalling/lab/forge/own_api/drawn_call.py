@@ -7,13 +7,14 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from random import Random
 from typing import Any
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.offers import FunctionOffers
+from fctncalling.lab.forge.plan import Plan
 from fctncalling.lab.own_api.english import spaced_words
 from fctncalling.lab.own_api.function_choice import MOST_OFFERED
 from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
@@ -189,8 +190,7 @@ class RequestDraft:
     source: str = ""
     about: str = ""  # the function that a request to be declined is near to
     turns: Sequence[str] = ()  # what the user says, turn by turn, where there are several
-    turn_calls: Sequence[Sequence[str]] = ()
-    scenario: dict[str, Any] = field(default_factory=dict)
+    plan: Plan | None = None  # of several turns
 
 
 _OPTIONAL_SHARE = 0.5  # what is said of options teaches most: models leave them out

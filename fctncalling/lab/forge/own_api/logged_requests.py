@@ -77,7 +77,7 @@ class LoggedRequests:
         category = "multiple" if len(calls) == 1 else "parallel_multiple"
         text = "\n".join(str(each["content"]) for each in messages if each["role"] == "user")
         offer = self._api.offers.chosen(text, [each.function for each in draft.calls])
-        entry = draft_entry(self._api, draft, category, self.count, offer)
+        entry = draft_entry(draft, category, self.count, offer)
         entry["question"] = [messages]
         if fault := draft_fault(entry, draft):
             raise Unreadable(fault)

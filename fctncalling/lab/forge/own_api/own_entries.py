@@ -15,12 +15,14 @@ from fctncalling.checkers import check
 from fctncalling.checkers.clarify import ClarifyRecord
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.registry import get_handler
+from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.forge.forged_entry import (
     ForgedEntry,
     NoTaskDrawn,
     difficulty,
     entry_task,
+    one_turn_entry,
     proof_fault,
     question_fault,
     user_answer,
@@ -31,7 +33,7 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     RequestDraft,
 )
 from fctncalling.lab.forge.own_api.offers import OfferedFunctions
-from fctncalling.lab.forge.own_api.own_multi_turn import multi_turn_draft, multi_turn_fault
+from fctncalling.lab.forge.own_api.own_multi_turn import multi_turn_draft, proven_plan
 from fctncalling.lab.forge.own_api.own_single_turn import (
     functions_weighted_by_askable_values,
     missing_value_draft,
@@ -39,6 +41,8 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
     several_calls_draft,
     single_call_draft,
 )
+from fctncalling.lab.forge.plan import Plan, plan_provenance, task_entry
+from fctncalling.lab.forge.plan import difficulty as plan_difficulty
 from fctncalling.lab.own_api.english import spaced_words
 from fctncalling.lab.own_api.words.frames import RequestFrame
 
@@ -55,6 +59,7 @@ _MAKERS: dict[str, Maker] = {
     "multiple": single_call_draft,
     "parallel_multiple": several_calls_draft,
     "clarify": missing_value_draft,
+    "irrelevance": lambda api, rng, _: out_of_scope_draft(api, rng),
     "multi_turn_base": multi_turn_draft,
 }
 _TRIES, _TRIES_OF_PART = 400, 40
@@ -76,27 +81,43 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
         # Functions take turns, whatever can be drawn of them.
         function = names[(index + attempt + attempted) % len(names)]
         try:
-            if category == "irrelevance":
-                draft = out_of_scope_draft(api, rng)
-            else:
-                draft = _MAKERS[category](api, rng, function)
+            draft = _MAKERS[category](api, rng, function)
+            return _forged(api, draft, category, index, rng)._replace(thrown_away=thrown)
         except NoTaskDrawn as fault:
             thrown[str(fault)] += 1
-            continue
-        offer = _offer(api, draft, rng)
-        if not {call.function for call in draft.calls} <= {each["name"] for each in offer.docs}:
-            thrown["its functions have no room in one prompt"] += 1
-            continue
-        entry = draft_entry(api, draft, category, index, offer)
-        if why := multi_turn_fault(api, draft) if draft.turns else _fault(api, entry, draft):
-            thrown[why] += 1
-            continue
-        provenance = _provenance(draft) | ({"offered": offer.how} if offer.how else {})
-        return ForgedEntry(entry, _difficulty(draft, entry), provenance, thrown)
     most = ", ".join(f"{count} {each}" for each, count in thrown.most_common(3))
     lacks_state = category == "multi_turn_base" and not api.api.scenarios
     cure = "; --scenarios FILE gives states to begin from" * lacks_state
     raise NoTaskDrawn(f"{category}: no task after {tries} drafts ({most}){cure}")
+
+
+def _forged(
+    api: AskableApi, draft: RequestDraft, category: str, index: int, rng: Random
+) -> ForgedEntry:
+    """Return the task of a draft; NoTaskDrawn if it is not proven."""
+    offer = _offer(api, draft, rng)
+    if not {call.function for call in draft.calls} <= {each["name"] for each in offer.docs}:
+        raise NoTaskDrawn("its functions have no room in one prompt")
+    told = _provenance(draft) | ({"offered": offer.how} if offer.how else {})
+    if draft.plan is not None:
+        plan = proven_plan(draft, draft.plan)
+        entry = task_entry(plan, draft.turns, f"{category}_{index}") | {ONE_CALL_A_STEP: True}
+        entry |= {"function": offer.docs} if offer.how else {}
+        _require_valid(api, plan, entry)
+        return ForgedEntry(entry, plan_difficulty(plan), told | plan_provenance(plan))
+    entry = draft_entry(draft, category, index, offer)
+    if why := _fault(api, entry, draft):
+        raise NoTaskDrawn(why)
+    return ForgedEntry(entry, difficulty(entry["function"], entry.get("ground_truth")), told)
+
+
+def _require_valid(api: AskableApi, plan: Plan, entry: dict[str, Any]) -> None:
+    """Raise NoTaskDrawn where the calls of a plan, as a model writes them, do not pass."""
+    task = replace(entry_task(entry), functions=api.api.functions)
+    task = replace(task, involved_classes=plan.involved_classes)
+    steps = [[*(f"[{call}]" for call in calls), "Done."] for calls in entry["ground_truth"]]
+    if not judge(task, steps, "prompting", extra_tools=plan.tools).valid:
+        raise NoTaskDrawn("its own calls do not pass")
 
 
 def _offer(api: AskableApi, draft: RequestDraft, rng: Random) -> OfferedFunctions:
@@ -107,27 +128,12 @@ def _offer(api: AskableApi, draft: RequestDraft, rng: Random) -> OfferedFunction
 
 
 def draft_entry(
-    api: AskableApi, draft: RequestDraft, category: str, index: int, offer: OfferedFunctions
+    draft: RequestDraft, category: str, index: int, offer: OfferedFunctions
 ) -> dict[str, Any]:
-    """Return a draft as an entry of a file."""
-    if draft.turns:
-        name = str(api.api.tool_class).replace(":", ".")
-        return {
-            "id": f"{category}_{index}",
-            "question": [[{"role": "user", "content": text}] for text in draft.turns],
-            "involved_classes": [name],
-            "initial_config": {name.rsplit(".", 1)[-1]: draft.scenario},
-            "ground_truth": [list(calls) for calls in draft.turn_calls],
-            ONE_CALL_A_STEP: True,
-            **({"function": offer.docs} if offer.how else {}),
-        }
-    entry: dict[str, Any] = {
-        "id": f"{'clarify_missing' if category == 'clarify' else category}_{index}",
-        "question": [[{"role": "user", "content": draft.question}]],
-        "function": offer.docs,
-    }
-    if draft.calls:
-        entry["ground_truth"] = [call.accepted() for call in draft.calls]
+    """Return a draft of one turn as an entry of a file."""
+    task_id = f"{'clarify_missing' if category == 'clarify' else category}_{index}"
+    truth = [call.accepted() for call in draft.calls] or None
+    entry = one_turn_entry(task_id, draft.question, offer.docs, truth)
     if draft.missing:
         [call] = draft.calls
         entry["missing_parameters"] = [draft.missing]
@@ -213,12 +219,6 @@ def _answers(task: Task, draft: RequestDraft, record: list[dict[str, dict[str, A
     question = f"Could you please tell me the {spaced_words(draft.missing)}?"
     answer = user_answer(task, question, "plain")
     return check(task, ClarifyRecord(record, 1, [answer])).valid
-
-
-def _difficulty(draft: RequestDraft, entry: dict[str, Any]) -> float:
-    if draft.turns:
-        return round(min(1.0, 0.1 * sum(len(calls) for calls in draft.turn_calls)), 3)
-    return difficulty(entry["function"], entry.get("ground_truth"))
 
 
 def _provenance(draft: RequestDraft) -> dict[str, Any]:

@@ -13,12 +13,9 @@ from itertools import islice
 from random import Random
 from typing import Any, NamedTuple
 
-from fctncalling.data.types import Call, Task
-from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.handlers.registry import get_handler
-from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.multi_turn.drafter import leaves_with_paths
+from fctncalling.lab.forge.multi_turn.proof import prove
 from fctncalling.lab.forge.own_api.drawn_call import (
     AskableApi,
     DrawnCall,
@@ -30,12 +27,10 @@ from fctncalling.lab.forge.own_api.own_single_turn import with_back_reference
 from fctncalling.lab.forge.plan import (
     Plan,
     PlannedCall,
-    PlannedTurn,
+    PlanSession,
+    Source,
     Value,
-    call_places,
     changed_replay,
-    plain_call,
-    replay,
 )
 from fctncalling.lab.forge.words.turn_check import holds_words
 from fctncalling.lab.own_api.english import singular, spaced_words
@@ -46,7 +41,6 @@ from fctncalling.lab.own_api.words.request_text import request_text, said_call
 from fctncalling.lab.own_api.words.spoken_values import spoken_value
 from fctncalling.lab.own_api.words.vocabulary import register_table_phrases
 
-DONE = "Done."
 FROM_RESULT_SHARE = 0.6  # of later turns that speak of what the result before tells
 _REFUSED_SHARE = 0.6  # of requests with a second choice whose first one is refused
 _TRIES = 12  # draws of a turn
@@ -61,39 +55,59 @@ class RequestTurn(NamedTuple):
     text: str
     calls: tuple[DrawnCall, ...]
     frames: tuple[RequestFrame, ...] = ()
+    steps: int = 0  # of the calls, the first ones, which the words do not mention
 
 
-class StatefulConversation:
-    """A conversation on live tools; calls that are tried and not kept leave no trace."""
+class OwnPlanSession(PlanSession):
+    """A conversation on a user's class; calls that are tried and not kept leave no trace."""
 
     def __init__(self, api: AskableApi, rng: Random) -> None:
-        name, tools = class_name_and_tools(api)
+        if api.api.tool_class is None:
+            raise NoTaskDrawn("cannot be executed")
+        self.name = api.api.tool_class.rsplit(":", 1)[-1].rsplit(".", 1)[-1]
+        scenario = dict(rng.choice(api.api.scenarios)) if api.api.scenarios else {}
+        super().__init__((self.name,), {self.name: scenario}, {self.name: api.api.tool_class})
         self.api = api
         self.rng = rng
-        self.scenario = dict(rng.choice(api.api.scenarios)) if api.api.scenarios else {}
-        self._session = ToolSession((name,), {name: self.scenario}, extra_tools=tools)
-        self.turns: list[RequestTurn] = []
+        self.requests: list[RequestTurn] = []
         self.told = ""  # all that was said and shown
-        self.result = ""  # of the last call
-        self.state: dict[str, Any] = self._session.public_state()
+        self.state: dict[str, Any] = self.session.public_state()
         self._there: dict[str, dict[str, list[Any]]] = {}  # function -> parameter -> things
 
-    def results(self, *calls: DrawnCall) -> list[str]:
+    def tried(self, *calls: DrawnCall) -> list[str]:
         """Return the results of calls, one after the other, on a copy of the state."""
-        saved = self._session.get_state()
-        found = [self._session.execute(plain_call(_planned(call))) for call in calls]
-        self._session.set_state(saved)
-        return found
+        return self.results(*(self._planned(call) for call in calls))
 
-    def add(self, turns: list[RequestTurn]) -> None:
+    def _planned(self, call: DrawnCall, text: str | None = None) -> PlannedCall:
+        """Return a call as one of a plan; `text`: the words, which may leave its thing to a result.
+
+        Of what they do not say an identifier is read from the latest result that shows it.
+        """
+        kinds, arguments = call.words.kinds, {}
+        for name, value in call.arguments.items():
+            arguments[name] = Value(kinds[name].kind, value, "said_now")
+            if text is None or kinds[name].kind != "identifier" or holds_words(text, str(value)):
+                continue
+            for turn, calls in enumerate(self.turns):
+                for index, other in enumerate(calls):
+                    if holds_words(other.result, str(value)):
+                        source = Source(turn, index)
+                        arguments[name] = Value("identifier", value, "result", source=source)
+        return PlannedCall(self.name, call.function, arguments)
+
+    def add(self, requests: list[RequestTurn]) -> None:
         """Go on by these turns."""
-        for turn in turns:
-            self.turns.append(turn)
-            self.told += turn.text
-            for call in turn.calls:
-                self.result = self._session.execute(plain_call(_planned(call)))
-                self.told += self.result
-        self.state = self._session.public_state()
+        for request in requests:
+            self.requests.append(request)
+            self.turns.append([])
+            self.told += request.text
+            for index, drawn in enumerate(request.calls):
+                call = self._planned(drawn, request.text)
+                purpose: Any = "needed_step" if index < request.steps else "asked"
+                call = replace(call, purpose=purpose, result=self.execute(call))
+                self.turns[-1].append(call)
+                self.told += call.result
+        self.state = self.session.public_state()
         self._there = {}
 
     def drawn(self, function: str, given: Mapping[str, Any] | None = None) -> DrawnCall:
@@ -105,12 +119,17 @@ class StatefulConversation:
         there = {name: self.rng.choice(each) for name, each in found if each}
         return draw_call(self.api, function, self.rng, given, there)
 
+    def request(self, call: DrawnCall, frame: RequestFrame, said: Mapping[str, Any]) -> RequestTurn:
+        """Return a request for a call by a phrase and some of its arguments."""
+        text = request_text([said_call(call.words, frame, said, self.rng)], self.rng)
+        return RequestTurn(text, (call,), (frame,))
+
 
 def multi_turn_draft(api: AskableApi, rng: Random, function: str) -> RequestDraft:
     """Return two or more turns on one state."""
-    talk = StatefulConversation(api, rng)
+    talk = OwnPlanSession(api, rng)
     count = rng.choice((2, 2, 3))
-    while len(talk.turns) < count:
+    while len(talk.requests) < count:
         form = rng.choice(_FORMS)
         try:
             talk.add(form(talk, function))
@@ -119,38 +138,33 @@ def multi_turn_draft(api: AskableApi, rng: Random, function: str) -> RequestDraf
                 raise
             talk.add(_plain(talk, function))
         function = rng.choice(api.names)
-    calls = [call for turn in talk.turns for call in turn.calls]
-    return RequestDraft(
-        "",
-        calls,
-        [frame for turn in talk.turns for frame in turn.frames],
-        turns=[turn.text for turn in talk.turns],
-        turn_calls=[[_text_of(call) for call in turn.calls] for turn in talk.turns],
-        scenario=talk.scenario,
-    )
+    calls = [call for turn in talk.requests for call in turn.calls]
+    frames = [frame for turn in talk.requests for frame in turn.frames]
+    turns = [turn.text for turn in talk.requests]
+    return RequestDraft("", calls, frames, turns=turns, plan=talk.plan())
 
 
-def _plain(talk: StatefulConversation, function: str) -> list[RequestTurn]:
+def _plain(talk: OwnPlanSession, function: str) -> list[RequestTurn]:
     """Return a request that the class carries out."""
     words, rng = talk.api.words[function], talk.rng
-    primary = words.primary
+    primary, result = words.primary, talk.turns[-1][-1].result if talk.turns else ""
     for _ in range(_TRIES):
-        things = [] if primary is None else _things(primary, words.kinds[primary], talk.result)
+        things = [] if primary is None else _things(primary, words.kinds[primary], result)
         by_result = len(things) == 1 and rng.random() < FROM_RESULT_SHARE
         given = {primary: things[0]} if by_result and primary else {}
         call = talk.drawn(function, given)
-        if _is_refused(talk.results(call)[0]) or any(call in turn.calls for turn in talk.turns):
+        if _is_refused(talk.tried(call)[0]) or any(call in turn.calls for turn in talk.requests):
             continue
         frame = draw_frame(talk.api, call, rng)
         arguments = dict(call.arguments)
         if primary and by_result and primary in frame.parameters:
             frame = with_back_reference(frame, words, rng)
             del arguments[primary]
-        return [_turn(talk, call, frame, arguments)]
+        return [talk.request(call, frame, arguments)]
     raise NoTaskDrawn("refused by the class")
 
 
-def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
+def _looked_up(talk: OwnPlanSession, function: str) -> list[RequestTurn]:
     """Return a request that calls a thing by its name; its number has to be looked up first."""
     words, rng = talk.api.words[function], talk.rng
     finders = [each for each in _finders(talk.api) if each[0] != function]
@@ -165,7 +179,7 @@ def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
             continue
         name = rng.choice(names)
         look_up = DrawnCall(talk.api.words[finder], {parameter: name})
-        [result] = talk.results(look_up)
+        [result] = talk.tried(look_up)
         wanted = {
             each: found[0]
             for each, kind in words.kinds.items()
@@ -175,52 +189,53 @@ def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
             continue
         [(looked_up, thing)] = wanted.items()
         call = talk.drawn(function, wanted)
-        if _is_refused(talk.results(call)[0]) or holds_words(talk.told, str(thing)):
+        if _is_refused(talk.tried(call)[0]) or holds_words(talk.told, str(thing)):
             continue
         frame = draw_frame(talk.api, call, rng)
         if looked_up not in frame.parameters:
             continue
         frame = replace(frame, text=frame.text.replace(f"{{{looked_up}}}", name))
         rest = {key: value for key, value in call.arguments.items() if key != looked_up}
-        turn = _turn(talk, call, frame, rest)
-        return [turn._replace(calls=(look_up, call), frames=(frame, frame))]
+        turn = talk.request(call, frame, rest)
+        return [turn._replace(calls=(look_up, call), frames=(frame, frame), steps=1)]
     raise NoTaskDrawn("no name leads to one thing")
 
 
-def _second_choice(talk: StatefulConversation, function: str) -> list[RequestTurn]:
+def _second_choice(talk: OwnPlanSession, function: str) -> list[RequestTurn]:
     """Return a request with a second choice, which counts if the first is refused."""
     rng = talk.rng
-    first, second, other = _alternatives(talk, function, rng.random() < _REFUSED_SHARE)
+    is_refused = rng.random() < _REFUSED_SHARE
+    first, second, other = _alternatives(talk, function, is_refused)
     frame = draw_frame(talk.api, first, rng)
-    said = said_call(talk.api.words[function], frame, first.arguments, rng)
+    said = said_call(first.words, frame, first.arguments, rng)
     if "?" in said.phrase:
         raise NoTaskDrawn("a question")
     form = rng.choice(register_table_phrases("frame")["otherwise"]).replace("{o}", other)
     text = request_text([replace(said, phrase=f"{said.phrase}{form}")], rng)
-    calls = (first, second) if _is_refused(talk.results(first)[0]) else (first,)
+    calls = (first, second) if is_refused else (first,)
     return [RequestTurn(text, calls, (frame,) * len(calls))]
 
 
-def _refused_then_otherwise(talk: StatefulConversation, function: str) -> list[RequestTurn]:
+def _refused_then_otherwise(talk: OwnPlanSession, function: str) -> list[RequestTurn]:
     """Return a request that is refused, and another choice for it."""
     first, second, other = _alternatives(talk, function, True)
     frame = draw_frame(talk.api, first, talk.rng)
     text = talk.rng.choice(register_table_phrases("frame")["instead"]).replace("{o}", other)
-    text = text[:1].upper() + text[1:]
-    return [_turn(talk, first, frame, first.arguments), RequestTurn(text, (second,), (frame,))]
+    turn = RequestTurn(text[:1].upper() + text[1:], (second,), (frame,))
+    return [talk.request(first, frame, first.arguments), turn]
 
 
 def _alternatives(
-    talk: StatefulConversation, function: str, is_refused: bool
+    talk: OwnPlanSession, function: str, is_refused: bool
 ) -> tuple[DrawnCall, DrawnCall, str]:
     """Return two calls that differ in one value, and how the second's is said.
 
-    The first is refused or not, as wished; the second is carried out where the first is refused.
+    The first, of things that there are, is refused or not, as wished; the second is carried out
+    where the first is refused.
     """
     words = talk.api.words[function]
-    for _ in range(_TRIES):
-        first = _refused(talk, function) if is_refused else talk.drawn(function)
-        second = talk.drawn(function)
+    for _ in range(4 * _TRIES):
+        first, second = talk.drawn(function), talk.drawn(function)
         sorts = [words.kinds[name].kind for name in first.arguments]
         differing = [
             name
@@ -236,94 +251,43 @@ def _alternatives(
         name = talk.rng.choice(differing)
         value = second.arguments[name]
         second = DrawnCall(words, {**first.arguments, name: value})
-        before, after = talk.results(first, second)
+        before, after = talk.tried(first, second)
         if _is_refused(before) is is_refused and (not is_refused or not _is_refused(after)):
             return first, second, str(spoken_value(words.kinds[name], value, talk.rng))
     raise NoTaskDrawn("no second choice")
 
 
-def _refused(talk: StatefulConversation, function: str) -> DrawnCall:
-    """Return a call of things that there are, which the class refuses all the same."""
-    for _ in range(_TRIES):
-        call = talk.drawn(function)
-        if _is_refused(talk.results(call)[0]):
-            return call
-    raise NoTaskDrawn("is not refused")
-
-
-_FORMS: tuple[Callable[[StatefulConversation, str], list[RequestTurn]], ...] = (
+_FORMS: tuple[Callable[[OwnPlanSession, str], list[RequestTurn]], ...] = (
     *(_plain, _plain, _plain, _looked_up, _looked_up),
     *(_second_choice, _refused_then_otherwise),
 )
 
 
-def _turn(
-    talk: StatefulConversation, call: DrawnCall, frame: RequestFrame, said: Mapping[str, Any]
-) -> RequestTurn:
-    words = talk.api.words[call.function]
-    text = request_text([said_call(words, frame, said, talk.rng)], talk.rng)
-    return RequestTurn(text, (call,), (frame,))
+def proven_plan(draft: RequestDraft, plan: Plan) -> Plan:
+    """Return the proven plan of a draft; NoTaskDrawn if its proof fails.
 
-
-def multi_turn_fault(api: AskableApi, draft: RequestDraft) -> str | None:
-    """Return why a task of several turns is not proven.
-
-    Its calls must pass, each be needed, and none pass with another value.
+    Its calls must each be needed, and none pass with another value.
     """
-    name, tools = class_name_and_tools(api)
-    task = Task(
-        "multi_turn_base_0",
-        "multi_turn_base",
-        [[{"role": "user", "content": text}] for text in draft.turns],
-        functions=api.api.functions,
-        ground_truth=draft.turn_calls,
-        initial_config={name: draft.scenario},
-        involved_classes=(name,),
-    )
-
-    steps = [[*(f"[{call}]" for call in calls), DONE] for calls in draft.turn_calls]
-    if not judge(task, steps, "prompting", extra_tools=tools).valid:
-        return "its own calls do not pass"
-    calls = iter([_planned(call, name) for call in draft.calls])
-    turns = tuple(PlannedTurn(tuple(islice(calls, len(each)))) for each in draft.turn_calls)
-    plan = Plan({name: draft.scenario}, (name,), turns, tools=tools)
-    truth = replay(plan)
-    for place, call in zip(call_places(plan), draft.calls, strict=True):
-        if changed_replay(plan, {place: None}, truth)[0]:
-            return "passes without one of its calls"
-        for wrong in _wrong_calls(api, call):
-            if changed_replay(plan, {place: _planned(wrong, name)}, truth)[0]:
-                return "passes with another value"
-    return None
+    proof = prove(plan)
+    if proof.fault:
+        raise NoTaskDrawn("passes without one of its calls")
+    for (place, planned), call in zip(proof.plan.placed_calls.items(), draft.calls, strict=True):
+        for name, other in _wrong_values(call):
+            value = replace(planned.arguments[name], value=other)
+            wrong = replace(planned, arguments={**planned.arguments, name: value})
+            if changed_replay(plan, {place: wrong}, proof.truth)[0]:
+                raise NoTaskDrawn("passes with another value")
+    return proof.plan
 
 
-def _planned(call: DrawnCall, class_name: str = "") -> PlannedCall:
-    arguments = {n: Value("", value, "said_now") for n, value in call.arguments.items()}
-    return PlannedCall(class_name, call.function, arguments)
-
-
-def _text_of(call: DrawnCall) -> str:
-    text = get_handler("python_calls").render([Call(call.function, dict(call.arguments))])
-    return text[1:-1]
-
-
-def _wrong_calls(api: AskableApi, call: DrawnCall) -> Iterator[DrawnCall]:
-    """Yield a call with each of its values changed in turn."""
-    rng = Random(_text_of(call))
+def _wrong_values(call: DrawnCall) -> Iterator[tuple[str, Any]]:
+    """Yield a wrong value of each argument of a call."""
+    rng = Random(f"{call.function} {call.arguments}")
     for name, value in call.arguments.items():
-        others = (api.words[call.function].kinds[name].draw(rng) for _ in range(_TRIES))
         right = [value, *call.truth.get(name, ())]
+        others = (call.words.kinds[name].draw(rng) for _ in range(_TRIES))
         wrong = (other for other in others if not any(is_same_value(other, r) for r in right))
-        for other in islice(wrong, 1):
-            yield replace(call, arguments={**call.arguments, name: other})
-
-
-def class_name_and_tools(api: AskableApi) -> tuple[str, dict[str, str]]:
-    """Return the name of an API's class, and the tools that an environment takes."""
-    if api.api.tool_class is None:
-        raise NoTaskDrawn("cannot be executed")
-    name = api.api.tool_class.rsplit(":", 1)[-1].rsplit(".", 1)[-1]
-    return name, {name: api.api.tool_class}
+        yield from ((name, other) for other in islice(wrong, 1))
 
 
 def _finders(api: AskableApi) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ from fctncalling.lab.forge.forged_entry import (
     UnprovenTask,
     difficulty,
     entry_task,
+    one_turn_entry,
     proof_fault,
 )
 from fctncalling.lab.forge.measures import content_words
@@ -425,14 +426,8 @@ def single_turn_entry(category: str, seed: int, index: int, attempt: int = 0) ->
             task = _irrelevant_task(rng) if category == "irrelevance" else _task(category, rng)
         except NoTaskDrawn:
             continue
-    system = [{"role": "system", "content": task.system}] if task.system else []
-    entry: dict[str, Any] = {
-        "id": f"{category}_{index}",
-        "question": [[*system, {"role": "user", "content": task.question}]],
-        "function": task.functions,
-    }
-    if task.ground_truth is not None:
-        entry["ground_truth"] = task.ground_truth
+    drawn = (task.question, task.functions, task.ground_truth, task.system)
+    entry = one_turn_entry(f"{category}_{index}", *drawn)
     if fault := proof_fault(entry_task(entry)):
         raise UnprovenTask(f"{entry['id']} (seed {seed}, attempt {attempt}): {fault}: {entry}")
     return ForgedEntry(entry, difficulty(task.functions, task.ground_truth), task.provenance)

@@ -7,7 +7,7 @@ looked for as a reader would recognise them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -30,25 +30,34 @@ def faults_of(text: str, turn: PlannedTurn, *, is_second: bool = False) -> list[
     """
     if is_second and turn.held_back:
         return [] if text == "" else ["a message in which a function returns has no words"]
-    if is_second and turn.blank is not None:
-        index, argument = turn.blank
-        value = turn.asked[index].arguments[argument]
-        return [] if says_value(text, value) else [f"{argument}={value.value!r} is not said"]
-    return [*_unsaid(text, turn), *_said_too_much(text, turn), *_elsewhere(text, turn)]
+    blank = turn.calls[turn.blank[0]].arguments[turn.blank[1]] if turn.blank else None
+    if is_second and blank is not None:
+        return [] if says_value(text, blank) else [f"{blank.kind} {blank.value!r} is not said"]
+    values = [v for call in turn.calls for v in call.arguments.values() if v is not blank]
+    faults = [
+        f"{value.kind} {value.value!r} is not said"
+        for value in values
+        if value.words is not None and not says_value(text, value)
+    ]
+    if blank is not None and blank.words is not None and says_value(text, blank):
+        faults.append(f"{blank.kind} {blank.value!r} is said, but should be left out")
+    return [*faults, *_said_too_much(text, values), *_elsewhere(text, turn)]
 
 
-def _unsaid(text: str, turn: PlannedTurn) -> Iterator[str]:
-    for index, call in enumerate(turn.asked):
-        for argument, value in call.arguments.items():
-            if (index, argument) == turn.blank:
-                continue
-            if must_be_said(value) and not says_value(text, value):
-                yield f"{call.function}: {argument}={value.value!r} is not said"
+def _said_too_much(text: str, values: Sequence[Value]) -> Iterator[str]:
+    """Yield the values that words should only point at."""
+    said = [value.words for value in values if value.words is not None]
+    for word in sorted(map(str, atoms(said)), key=len, reverse=True):
+        text = text.replace(word, " ") if word else text
+    for value in values:
+        known = value.provenance in ("said_before", "result", "state")
+        if known and value.value != "first" and _names(text, value.value):
+            yield f"{value.kind} {value.value!r} is said, but comes from {value.provenance}"
 
 
 def _elsewhere(text: str, turn: PlannedTurn) -> Iterator[str]:
     """Yield mentions of the current folder that the plan leaves unmentioned."""
-    for step, call in pairwise(turn.asked):
+    for step, call in pairwise(turn.calls):
         if step.function == "cd" and step.purpose == "needed_step":
             if call.function in OF_CURRENT_FOLDER:
                 yield f"{call.function} is of another folder, which is not said"
@@ -56,40 +65,11 @@ def _elsewhere(text: str, turn: PlannedTurn) -> Iterator[str]:
                 yield "the current folder is meant, but another one has to be entered"
 
 
-def _said_too_much(text: str, turn: PlannedTurn) -> Iterator[str]:
-    values = list(_values(turn))
-    rest = _without(text, [value for value in values if must_be_said(value)], turn)
-    for value in values:
-        known = value.provenance in ("said_before", "result", "state")
-        if known and value.value != "first" and _names(rest, value.value):
-            yield f"{value.kind} {value.value!r} is said, but comes from {value.provenance}"
-    if turn.blank is not None:
-        index, argument = turn.blank
-        left_out = turn.asked[index].arguments[argument]
-        if must_be_said(left_out) and says_value(text, left_out):
-            yield f"{argument}={left_out.value!r} is said, but should be left out"
-
-
-def _values(turn: PlannedTurn) -> Iterator[Value]:
-    for index, call in enumerate(turn.asked):
-        for argument, value in call.arguments.items():
-            if (index, argument) != turn.blank:
-                yield value
-
-
-def must_be_said(value: Value) -> bool:
-    """Tell whether the words of a turn have to carry a value."""
-    return value.provenance == "said_now" or (
-        value.provenance == "inferred" and value.said is not None
-    )
-
-
 def says_value(text: str, value: Value) -> bool:
     """Tell whether a value can be read in a text, in the form that the plan asks for."""
-    said = value.value if value.provenance == "said_now" else value.said
-    if value.kind == "travel_class" and said == "first":  # not "the first city"
+    if value.kind == "travel_class" and value.words == "first":  # not "the first city"
         return _FIRST_CLASS.search(text) is not None
-    return text_mentions(text, said)
+    return text_mentions(text, value.words)
 
 
 def text_mentions(text: str, said: Any) -> bool:
@@ -129,14 +109,6 @@ def holds_words(text: str, said: str) -> bool:
         r"(?!\w)" * bool(re.search(r"\w$", said)),
     )
     return said != "" and said in text and bool(re.search(f"{begin}{re.escape(said)}{end}", text))
-
-
-def _without(text: str, said: list[Value], turn: PlannedTurn) -> str:
-    """Return a text without the values that it rightly says."""
-    words = [value.value if value.provenance == "said_now" else value.said for value in said]
-    for word in sorted(map(str, atoms(words)), key=len, reverse=True):
-        text = text.replace(word, " ") if word else text
-    return text
 
 
 def _names(text: str, value: Any) -> bool:

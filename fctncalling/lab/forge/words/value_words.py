@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from fctncalling.lab.forge.multi_turn.dials import KINDS_OF, makes_something
+from fctncalling.lab.forge.multi_turn.dials import FUNCTIONS
+from fctncalling.lab.forge.multi_turn.drafter import pattern
 from fctncalling.lab.forge.plan import Plan, PlannedCall, Value, parse_result
-from fctncalling.lab.own_api.english import ORDINALS, date_forms, enumerated, read_day, spaced_words
+from fctncalling.lab.own_api.english import ORDINALS, date_forms, enumerated, read_day
 from fctncalling.lab.own_api.words.frames import RequestFrame, frames_of_tables
 from fctncalling.lab.own_api.words.vocabulary import split_phrases
 
@@ -60,7 +61,8 @@ def kind_words(kind: str) -> KindWords:
 def result_frames() -> Mapping[str, Sequence[RequestFrame]]:
     """Return the wordings of a part of a result, by "function.path", and those of `missing`."""
     tables = {key: each for key, each in read_table("results").items() if key != "main"}
-    parameters = {key: {"place", *KINDS_OF.get(key.partition(".")[0], ())} for key in tables}
+    functions = {key: key.partition(".")[0] for key in tables if key != "missing"}
+    parameters = {key: {"place", *FUNCTIONS[name].takes} for key, name in functions.items()}
     parameters["missing"] = {"noun", "value"}
     return frames_of_tables(tables, parameters, "results.toml")
 
@@ -102,27 +104,22 @@ def _money(value: float, rng: Random) -> str:
     return rng.choice((f"${plain}", f"${comma}", f"{plain} dollars", f"{comma} USD"))
 
 
-_ID_KEY = re.compile(r"^(?!MA\d).*\d")  # moving averages are called MA_5
-
-
 def result_key(function: str, path: tuple[str | int, ...]) -> str:
     """Return "function.path" with a star for each index and each key that is an id."""
-    keys = ["*" if isinstance(key, int) or _ID_KEY.search(key) else key for key in path]
-    return ".".join((function, *keys))
+    return f"{function}.{pattern(path)}"
 
 
 def place_in_result(text: str, path: tuple[str | int, ...]) -> str:
     """Return "third", "last", "only": which item of a result stands at a path."""
-    value = parse_result(text)
+    value: Any = parse_result(text)
     place, count = 0, 1
     for key in path:
-        if isinstance(key, int) and isinstance(value, list):
-            place, count = key, len(value)
-        elif isinstance(value, dict) and key in value and _ID_KEY.search(str(key)):
-            place, count = list(value).index(key), len(value)
+        keys = [*value] if isinstance(value, dict) else [*range(len(value))]
+        if pattern((key,)) == "*" and key in keys:
+            place, count = keys.index(key), len(keys)
         try:
-            value = cast(Any, value)[key]
-        except (KeyError, IndexError, TypeError):
+            value = value[key]
+        except (LookupError, TypeError):
             break
     if count == 1:
         return "only"
@@ -144,30 +141,25 @@ class Mention(NamedTuple):
 def references(mentions: Sequence[Mention], noun: str, value: Any, message: int) -> list[str]:
     """Return ways to point back at a value by its noun, the shortest first; empty if none is clear.
 
-    A pronoun needs the value to be the last thing mentioned, "that file" the last file; any other
-    is pointed at by its message ("the second file from my first message").
+    "That file" is the last file mentioned, a pronoun the last thing of all; any other is pointed at
+    by an earlier message with no other of its noun ("the file from my first message").
     """
     same_noun = [each for each in mentions if each.noun == noun]
-    found = [each for each in same_noun if each.is_of(value)]
-    if not found:
-        return []
-    first, last = found[0], found[-1]
-    if last is same_noun[-1] and message - last.message <= 2:
+    found = [each.message for each in same_noun if each.is_of(value)]
+    if found and same_noun[-1].is_of(value) and message - found[-1] <= 2:
         many = noun.endswith("s") and isinstance(value, list)
-        ways = [f"those {noun}" if many else f"that {noun}", f"the same {noun}"]
-        if mentions[-1] is last and message - last.message <= 1:
+        ways = [f"those {noun}" if many else f"that {noun}"]
+        ways += [f"the same {noun}"] if all(each.is_of(value) for each in same_noun) else []
+        if mentions[-1] is same_noun[-1] and message - found[-1] <= 1:
             ways += ["them" if many or noun in _PEOPLE else "it"] * 3
         return ways
-    there = list[Any]()
-    for each in same_noun:  # a reader counts what is called the same
-        if each.message == first.message and not any(each.is_of(known) for known in there):
-            there.append(each.value)
-    index = next(index for index, known in enumerate(there) if first.is_of(known))
-    which = noun if len(there) == 1 else f"{ORDINALS[min(index, 8)]} {noun}"
-    if first.message == message:
-        return [f"the {which} I just named", f"the {which} in this message"]
-    place = "last" if first.message == message - 1 else ORDINALS[min(first.message, 8)]
-    return [f"the {which} from my {place} message", f"the {which} from my {place} request"]
+    for place in reversed(found):
+        if place < message and all(
+            each.is_of(value) for each in same_noun if each.message == place
+        ):
+            nth = "last" if place == message - 1 else ORDINALS[min(place, 8)]
+            return [f"the {noun} from my {nth} message", f"the {noun} from my {nth} request"]
+    return []
 
 
 _PEOPLE = frozenset({"user", "person", "contact"})
@@ -214,7 +206,8 @@ class ValueWords:
         """Return a value in words that fit those before and behind it."""
         is_bare = bool(_BARE_BEHIND.search(before) or _BARE_BEFORE.match(behind))
         is_named = is_bare or before.endswith((" a ", " an "))  # never "a that class"
-        if (left_out := self._left_out(value)) is not None:
+        left_out = next(filter(self.is_blank, (value, self._origin(value))), None)
+        if left_out is not None:
             ways = kind_words(left_out.kind).vague
             return self.rng.choice(ways) if ways and not is_named else None
         spoken = self.spoken(value)
@@ -235,56 +228,34 @@ class ValueWords:
             text = literal(said, kind, self.mark, self.rng)
         return self.mentioned(value, template.replace("{}", text))
 
-    def _left_out(self, value: Value) -> Value | None:
-        """Return the value left out that these words cannot say this one without, if any."""
-        call = self._transparent(value)
-        arguments = [value, *(call.arguments.values() if call else ())]
-        return next((each for each in arguments if self.is_blank(each)), None)
-
     def spoken(self, value: Value) -> tuple[Any, str] | None:
-        """Return the value and kind that the words name for a value, None if they point at it.
-
-        What an unmentioned call of this turn looks up is named by what that takes.
-        """
-        kind = value.kind
+        """Return the value and kind that the words name for a value, None if they point at it."""
+        value = self._origin(value)
         if value.provenance in ("said_now", "flag"):
-            return value.value, kind
-        if value.provenance == "inferred":
-            return (value.said, value.said_kind or kind) if value.said is not None else None
-        call = self._transparent(value)
-        for each in call.arguments.values() if call else ():
-            if each.provenance in ("said_now", "inferred") and each.said is not None:
-                return self.spoken(each)
-        return None
+            return value.value, value.kind
+        return None if value.words is None else (value.words, value.said_kind or value.kind)
 
-    def _transparent(self, value: Value) -> PlannedCall | None:
-        """Return the unmentioned look-up of this turn that returned a value, if there is one."""
-        call, source = self._call_of(value), value.source
-        if call is None or call.purpose != "needed_step" or call.function not in _TRANSPARENT:
-            return None
-        return call if source is not None and source.turn == self.turn else None
+    def _origin(self, value: Value) -> Value:
+        """Return what an unmentioned look-up of this turn takes, for what it returns."""
+        call = self._call_of(value)
+        if call is None or call.function not in _TRANSPARENT or value.source.turn != self.turn:
+            return value
+        return next(iter(call.arguments.values())) if call.purpose == "needed_step" else value
 
     def _call_of(self, value: Value) -> PlannedCall | None:
         """Return the call with the result that a value comes from."""
-        source = value.source
-        if value.provenance != "result" or source is None or source.turn < 0 or source.call < 0:
+        if value.provenance != "result":
             return None
-        calls = self.plan.turns[source.turn].calls
-        return calls[source.call] if source.call < len(calls) else None
+        return self.plan.turns[value.source.turn].calls[value.source.call]
 
-    def calls_so_far(self) -> Iterator[tuple[tuple[int, int], PlannedCall]]:
-        """Yield (place, call) up to these words and what they ask for."""
-        for number, turn in enumerate(self.plan.turns[: self.turn + 1]):
-            for index, call in enumerate(turn.asked):
-                yield (number, index), call
-
-    def _is_latest(self, value: Value, function: str, at: tuple[int, int]) -> bool:
+    def _is_latest(self, value: Value, function: str) -> bool:
         """Tell whether no call of the function came between its result and who takes it."""
-        for place, call in self.calls_so_far():
-            if place > at and any(value is known for known in call.arguments.values()):
-                return True
-            if place > at and call.function == function:
-                return False
+        for place, call in self.plan.placed_calls.items():
+            if place > (value.source.turn, value.source.call):
+                if any(value is known for known in call.arguments.values()):
+                    return True
+                if call.function == function:
+                    return False
         return True
 
     def _pointing(self, value: Value, before: str) -> list[str]:
@@ -298,7 +269,7 @@ class ValueWords:
         """Return a phrase that points at a value known before these words."""
         call, ways = self._call_of(value), self._pointing(value, before)
         if value.provenance == "state" and not ways:
-            named = (kind_words(str(key)).state for key in (*value.path, value.kind))
+            named = (kind_words(str(key)).state for key in (*value.source.path, value.kind))
             ways = list(next(filter(None, named), ()))
         if call is not None and (not ways or self.rng.random() < 0.5):
             ways = self._shown_by(value, call) or ways
@@ -313,76 +284,56 @@ class ValueWords:
 
     def _shown_by(self, value: Value, call: PlannedCall) -> list[str]:
         """Return "the price of that order", "the order I just placed", "the third of the files"."""
-        source = value.source
-        assert source is not None
-        is_here = source.turn == self.turn
-        is_latest = self._is_latest(value, call.function, (source.turn, source.call))
-        arguments = call.arguments
+        is_here = value.source.turn == self.turn
+        is_latest = self._is_latest(value, call.function)
         is_unasked = is_here and call.purpose == "needed_step"
         plain, by_argument = list[str](), list[str]()
-        for frame in result_frames().get(result_key(call.function, value.path), ()):
-            text = frame.text.replace("{place}", place_in_result(call.result, value.path))
-            slots = [name for name in frame.parameters if name in arguments]
+        for frame in result_frames().get(result_key(call.function, value.source.path), ()):
+            text = frame.text.replace("{place}", place_in_result(call.result, value.source.path))
+            text = text.replace("the only of", "the only one of")
+            slots = [name for name in frame.parameters if name in call.arguments]
             if is_unasked and " you" in text:
                 continue  # nobody has "found" yet what is unasked
-            if not slots:
-                plain.append(text)
-            elif is_here or all(each.provenance != "result" for each in arguments.values()):
-                before = list(self.mentions)
-                texts = {name: self._told(arguments[name], text, name, is_here) for name in slots}
-                self.mentions[:] = before
-                if None not in texts.values():
-                    by_argument.append(text.format_map(texts))
-        plain = plain or _plain_ways(value.path)
-        if not is_latest:
-            message = self.plan.messages.index((source.turn, False))
-            origin = f"from my {ORDINALS[min(message, len(ORDINALS) - 1)]} message"
-            when = "from the first result" if is_here else origin
-            plain = [] if by_argument else [f"{text} ({when})" for text in plain]
-        elif is_unasked and by_argument:
-            plain = []  # its own values are said here or nowhere
-        is_recent = source.turn >= self.turn - 1 and is_latest
-        ways = [text.replace("the only of", "the only one of") for text in plain + by_argument]
-        return ways if is_recent else [text.replace("just ", "") for text in ways]
-
-    def _told(self, value: Value, text: str, slot: str, is_here: bool) -> str | None:
-        """Return an argument of a call in words: of an earlier one it is pointed at."""
-        before, behind = text.split(f"{{{slot}}}", 1)
-        return self.text(value, before, behind) if is_here else self._reference(value, before)
-
-    def note_result(self, function: str, index: int) -> None:
-        """Add the result of the call of this index to the mentions, if about one thing."""
-        mains, place = read_table("results")["main"], (self.turn, index)
-        for value in self.plan.values:
-            source = value.source
-            if source is None or (source.turn, source.call) != place:
+            if slots and not is_here and any(map(self._call_of, call.arguments.values())):
                 continue
-            if value.provenance == "result" and result_key(function, value.path) in mains:
-                self.mentions.append(Mention(self._noun(value), value.value, self.message))
-                return
-        if makes_something(function):
-            made = (main for key, main in mains.items() if key.startswith(f"{function}."))
+            before = list(self.mentions)
+            for name in slots:
+                text = self._with_argument(text, name, call.arguments[name], is_here=is_here)
+            self.mentions[:] = before
+            if text:
+                (by_argument if slots else plain).append(text)
+        if not is_latest or (is_unasked and by_argument):
+            plain = []  # its own values are said here or nowhere
+        is_recent = value.source.turn >= self.turn - 1 and is_latest
+        return [text if is_recent else text.replace("just ", "") for text in plain + by_argument]
+
+    def _with_argument(self, text: str, name: str, value: Value, *, is_here: bool) -> str:
+        """Return a text with an argument in its slot, of an earlier call pointed at; "" if none."""
+        before, slot, behind = text.partition(f"{{{name}}}")
+        said = self.text(value, before, behind) if is_here else self._reference(value, before)
+        return f"{before}{said}{behind}" if slot and said else ""
+
+    def note_result(self, call: PlannedCall, index: int) -> None:
+        """Add the result of a call of this turn to the mentions, if about one thing."""
+        mains, place = read_table("results")["main"], (self.turn, index)
+        taken = [v for v in self.plan.values if (v.source.turn, v.source.call) == place]
+        named = [v for v in taken if result_key(call.function, v.source.path) in mains]
+        if named:
+            self.mentions.append(Mention(self._noun(named[0]), named[0].value, self.message))
+        elif FUNCTIONS[call.function].made_kinds - {*FUNCTIONS[call.function].takes.values()}:
+            made = (main for key, main in mains.items() if key.startswith(f"{call.function}."))
             self.mentions += [Mention(main, place, self.message) for main in made]
 
     def _noun(self, value: Value) -> str:
         words, call = kind_words(value.kind), self._call_of(value)
-        key = result_key(call.function, value.path) if call else ""
+        key = result_key(call.function, value.source.path) if call else ""
         noun = words.plural or words.noun if isinstance(value.value, list) else words.noun
         return str(read_table("results")["main"].get(key, noun))
 
     def mentioned(self, value: Value, text: str) -> str:
         """Note that a value was spoken of, and return the text."""
-        if isinstance(value.value, list) and value.said is not None:
+        if isinstance(value.value, list) and value.words is not None:
             noun = kind_words(value.kind).noun
             self.mentions += [Mention(noun, item, self.message) for item in value.value]
         self.mentions.append(Mention(self._noun(value), value.value, self.message))
         return text
-
-
-def _plain_ways(path: tuple[str | int, ...]) -> list[str]:
-    """Return "the battery voltage you showed me": a result's part by its key."""
-    keys = [key for key in path if isinstance(key, str)]
-    if not keys or keys[-1] == "*":
-        return ["those values", "the values you showed me", "those figures"]
-    name = spaced_words(keys[-1])
-    return [f"the {name} you showed me", f"the {name} you found", f"that {name}"]
