@@ -62,6 +62,19 @@ def sign_test(gained: int, lost: int) -> float:
     return min(1.0, 2 * at_most / (1 << total))
 
 
+def paired_difference(differences: Sequence[float]) -> tuple[float, float, float]:
+    """Return the mean of paired differences in -1..1, and its normal 95 % interval.
+
+    Of n tasks with b gained (+1) and a lost (-1): (b - a) / n, with the standard error
+    sqrt(a + b - (b - a)^2 / n) / n.
+    """
+    count = max(1, len(differences))
+    mean = sum(differences) / count
+    squares = sum(value * value for value in differences)
+    half = Z_95 * math.sqrt(max(0.0, squares - count * mean * mean)) / count
+    return mean, max(-1.0, mean - half), min(1.0, mean + half)
+
+
 def confidence_interval_of_mean(values: Sequence[float], num_samples: int) -> tuple[float, float]:
     """Return the 95 % confidence interval of a mean over tasks, of values in 0..1.
 

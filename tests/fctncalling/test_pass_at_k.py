@@ -19,6 +19,7 @@ from fctncalling.evaluation.pass_at_k import (
     TaskSampleCounts,
     confidence_interval_of_mean,
     evaluation_uncertainty,
+    paired_difference,
     pass_at_k,
     pass_hat_k,
     wilson_interval,
@@ -195,3 +196,12 @@ def test_an_evaluation_of_training_has_intervals_and_pass_at_k_of_several_sample
     assert report["pass^k"]["2"]["estimate"] == pytest.approx(1 / 6 / 2)
     assert told["pass_at_k"]["sampled_strict"]["pass@k"]["4"]["estimate"] == 0.0
     assert "pass_at_k" not in evaluation_uncertainty(Evaluation(greedy, greedy))
+
+
+def test_a_paired_difference_has_the_interval_of_its_counts() -> None:
+    gained, lost, both = 12, 5, 100
+    values = [1.0] * gained + [-1.0] * lost + [0.0] * (both - gained - lost)
+    error = math.sqrt(gained + lost - (gained - lost) ** 2 / both) / both
+    expected = (0.07, 0.07 - 1.959964 * error, 0.07 + 1.959964 * error)
+    assert paired_difference(values) == pytest.approx(expected)
+    assert paired_difference([]) == (0.0, 0.0, 0.0)

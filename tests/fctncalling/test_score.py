@@ -447,3 +447,19 @@ def test_an_answer_that_is_no_text_is_scored_strictly_too(answer: Any, form: str
     assert verdict.valid
     beside.add(task, answer, form, verdict)
     assert beside.rates()["strict_accuracy"] in (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"id": "simple_python_1", "result": "[f(', '{"id": "simple_python_1", "result": 1,  ']
+)
+def test_a_line_that_was_cut_off_is_named_with_its_length_and_the_cure(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "model/BFCL_v4_simple_python_result.json"
+    path.parent.mkdir()
+    path.write_text('{"id": "simple_python_0", "result": ""}\n' + text + "\n")
+    assert main(["score", "--input", str(path)]) == 2
+    assert (
+        f"line 2 is no complete JSON object (it ends after {len(text.rstrip())} characters): "
+        "mend or delete it"
+    ) in capsys.readouterr().err

@@ -385,3 +385,34 @@ def test_calls_of_an_interface_are_shown_as_calls_are_written(
     assert """: [add_item(item='a "b"', list='c'), clear()]""" in out
     assert "would pass: [" in out
     assert '\\"' not in out
+
+
+UNNAMED: dict[str, tuple[str, str, tuple[str, ...], bool]] = {
+    # a spoilt first turn's text, and what takes its place -> causes, and whether form suffices
+    "positional": ("cd(folder=", "cd(", ("positional arguments",), True),
+    "missing": ("cd(folder='document')", "cd()", ("missing argument",), False),
+    "both": (
+        "cd(folder='document'), mkdir(dir_name='temp')",
+        "cd('document'), mkdir()",
+        ("positional arguments", "missing argument"),
+        False,
+    ),
+    "a value": ("dir_name='temp'", "dir_name='tmp'", ("wrong argument",), False),
+}
+
+
+@pytest.mark.parametrize("name", UNNAMED)
+def test_positional_and_missing_arguments_of_a_turn_are_no_wrong_values(
+    name: str, shared: Path
+) -> None:
+    old, new, causes, suffices = UNNAMED[name]
+    task = load_tasks(shared / "bfcl/data/BFCL_v4_multi_turn_base.json")[0]
+    turns = [
+        f"[{', '.join(turn)}]".replace("sort(", "sort(file_name=") for turn in task.ground_truth
+    ]
+    assert diagnose(task, [[turn] for turn in turns]).verdict.valid
+    spoilt = [[turn.replace(old, new)] for turn in turns]  # of every turn that has it
+    assert spoilt != [[turn] for turn in turns]
+    found = diagnose(task, spoilt)
+    assert (found.causes, found.turn, found.form_suffices) == (causes, 0, suffices)
+    assert found.nearest is not None

@@ -261,3 +261,75 @@ def test_conformance_writes_answers_in_a_form_and_reads_them_in_it(
     found = json.loads(report.read_text())
     assert found["agreement"] == 1.0
     assert found["count"] > 100
+
+
+def python_text(call: Call) -> str:
+    return (
+        f"[{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})]"
+    )
+
+
+def objects(call: Call) -> list[dict[str, str]]:
+    return [{call.name.replace(".", "_"): json.dumps(dict(call.arguments))}]
+
+
+MIXED: dict[str, tuple[int, float, int, str]] = {
+    # answers that are lists, of 60 -> accuracy, exit code, and how all are read
+    "texts": (1, 59 / 60, 0, "read as texts, by BFCL's default decoder"),
+    "a tie": (30, 0.5, 2, "read as texts, by BFCL's default decoder"),
+    "calls": (59, 59 / 60, 0, "read as tool calls, by BFCL's default decoder"),
+    "many texts": (40, 40 / 60, 2, "read as tool calls, by BFCL's default decoder"),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_most_answers_with_calls_say_how_all_are_read_and_others_are_counted(
+    name: str,
+    tasks: list[Task],
+    shared: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    num_lists, right, status, header = MIXED[name]
+    left = iter(range(60))
+    path = write_tree(
+        tmp_path,
+        tasks,
+        lambda call: (objects if next(left) * num_lists % 60 < num_lists else python_text)(call),
+        "some_model",
+    )
+    assert score(shared, tmp_path / "result") == status
+    found, told = accuracy(capsys)
+    assert found == pytest.approx(right)
+    others = num_lists if "texts" in header else 60 - num_lists
+    assert f"some_model: {others} of 60 answers hold " in told
+    assert ("bear calls and decode to nothing" in told) == (status == 2)
+    data = ("--dataset_path", str(shared / "bfcl/data"))
+    assert main(["score", "--input", str(path), *data, "--partial"]) == status
+    assert capsys.readouterr().out.splitlines()[1] == header
+
+
+def test_chat_does_not_say_that_tool_calls_are_texts(
+    tasks: list[Task], shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = iter(range(60))
+    chat = "No function of these fits: may I ask for more?"
+    write_tree(
+        tmp_path, tasks, lambda call: chat if next(left) < 45 else objects(call), "some_model"
+    )
+    assert score(shared, tmp_path / "result") == 0
+    assert accuracy(capsys) == (0.25, "")
+
+
+def test_one_text_of_openai_calls_does_not_say_how_auto_reads_the_others(
+    tasks: list[Task], shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = iter(range(60))
+
+    def write(call: Call) -> Any:
+        function = {"name": call.name, "arguments": json.dumps(dict(call.arguments))}
+        return python_text(call) if next(left) else json.dumps([{"function": function}])
+
+    write_tree(tmp_path, tasks, write, "some_model")
+    assert score(shared, tmp_path / "result", "--handler", "auto") == 0
+    assert accuracy(capsys)[0] == pytest.approx(59 / 60)

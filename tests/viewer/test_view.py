@@ -540,11 +540,14 @@ def test_a_difference_counts_by_the_sign_test(tmp_path: Path) -> None:
     files = [write_answers(tmp_path / f"{n}.jsonl", [1] * n + [0] * (9 - n)) for n in (2, 8)]
     assert main(["view", *files]) == 0
     assert data_in(tmp_path / "2.html")["sentence"] == (
-        "A 2 of 9, B 8 of 9 right; only A right 0, only B right 6 (p = 0.031)"
+        "A 2 of 9, B 8 of 9 right; only A right 0, only B right 6; difference +66.7 points, "
+        "95 % interval +35.9 to +97.5 (exact sign test p = 0.031)"
     )  # 2 / 64
     assert main(["view", *files, files[1]]) == 0
     best = data_in(tmp_path / "2.html")["sentence"]
-    assert best.endswith("(no difference that counts, p = 0.031)"), "the best of two: by chance"
+    assert best.endswith("(no difference that counts, exact sign test p = 0.031)"), (
+        "the best of two: by chance"
+    )
 
 
 def test_counts_of_different_task_sets_are_those_of_the_tasks_of_both(tmp_path: Path) -> None:

@@ -11,7 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.cli.score.readings import Reading, ReadingFlags, holds_calls
+from fctncalling.cli.score.readings import (
+    Reading,
+    ReadingFlags,
+    holds_calls,
+    holds_objects,
+)
 from fctncalling.cli.score.results import RecordedAnswer, read_response
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.errors import TaskError
@@ -49,20 +54,51 @@ class UnreadAnswers:
             counts["misspelt"] += _differs_in_dots(verdict)
         elif _bears_call(answer):
             counts["unread"] += 1
-        elif model not in self._read and holds_calls(answer):
+            counts["other kind"] += _is_other_kind(reading, answer)
+        elif self._may_miss_calls(model, task, reading, answer) and holds_calls(answer):
             counts["unmarked"] += 1
+            counts["other kind"] += _is_other_kind(reading, answer)
+
+    def _may_miss_calls(self, model: str, task: Task, reading: Reading, answer: Any) -> bool:
+        """Whether calls without a mark count as unread in an answer that decodes to nothing.
+
+        Always of models that nothing is read of yet; of others only where the form was guessed,
+        and not where the task itself asks for a form that a model may miss.
+        """
+        if model not in self._read:
+            return True
+        if reading.is_official or task.language != "python" or "prompt_variant" in task.extra:
+            return False
+        is_dialogue = task.kind in ("multi_turn", "agentic")  # other steps of it may be read
+        return not is_dialogue or (not reading.takes_texts and not holds_objects(answer))
+
+    def _mixed_kinds(self) -> Iterator[str]:
+        """Yield a line on each model with answers of the kind that it is not read as."""
+        for model in dict.fromkeys(model for model, _ in self._counts):
+            own = {key: counts for key, counts in self._counts.items() if key[0] == model}
+            count, total = (
+                sum(e[name] for e in own.values()) for name in ("other kind", "answers")
+            )
+            if count:
+                takes_texts = self._readings[next(iter(own))].takes_texts
+                kinds = ("lists of tool calls", "texts") if takes_texts else ("texts", "tool calls")
+                yield (
+                    f"{model}: {count} of {total} answers hold {kinds[0]}, but all are read as "
+                    f"{kinds[1]}, which reads no call of those: write all in one form"
+                )
 
     def doubts(self) -> Iterator[tuple[str, bool]]:
         """Yield, of each category with too many, a line and whether its figure is wrong by it.
 
         A form that lines name is trusted, and a released model's own decoder or a named one,
-        unless it reads nothing of the model at all.
+        unless it reads nothing of the model at all. At the end, models with answers of two kinds.
         """
         for (model, category), counts in self._counts.items():
             reading, most = self._readings[model, category], MAX_SHARE * counts["answers"]
             where = f"{model}, {category}: {{}} of {counts['answers']} answers"
             unread, reads_some = counts["unread"], model in self._read
-            if not reads_some and unread + counts["unmarked"] >= _MANY:
+            is_many = unread + counts["unmarked"] >= _MANY
+            if is_many if not reads_some else not reading.is_official:
                 unread += counts["unmarked"]
             elif self._flags.names_reading:
                 unread = 0
@@ -85,6 +121,7 @@ class UnreadAnswers:
                     f"--dots {other} expects them so",
                     not reading.is_official,
                 )
+        yield from ((line, False) for line in self._mixed_kinds())
 
     def report(self) -> int:
         """Print the doubts on stderr; return 2 where a figure is wrong by one, else 0."""
@@ -130,6 +167,11 @@ def _bears_call(answer: Any) -> bool:
     if isinstance(answer, Mapping):
         return bool(answer)
     return isinstance(answer, list) and any(map(_bears_call, answer))
+
+
+def _is_other_kind(reading: Reading, answer: Any) -> bool:
+    """Whether an answer is text where tool calls of an interface are expected, or the reverse."""
+    return reading.is_told and reading.takes_texts == holds_objects(answer)
 
 
 _FILE = Path(__file__).with_name("disputed_truths.json")

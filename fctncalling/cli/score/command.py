@@ -157,10 +157,14 @@ def scores_text(scores: ModelScores, *, partial: bool = False) -> str:
                 unknown.append(label)
             else:
                 rows.append((label, "", str(mean), *[""] * len(columns)))
-    readings = (reading.words() for reading in scores.readings.values() if reading.is_told)
+    readings = (
+        f"read as {'texts' if each.takes_texts else 'tool calls'}, by {each.words()}"
+        for each in scores.readings.values()
+        if each.is_told
+    )
     lines = [
         scores.model,
-        *(f"read by {words}" for words in dict.fromkeys(readings)),
+        *dict.fromkeys(readings),
         align_rows(rows),
         *disputed_line(scores.failed),
         *(_missing_line(scores) if partial else _missing_lines(scores, unknown)),

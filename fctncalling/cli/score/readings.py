@@ -22,7 +22,7 @@ from fctncalling.cli.score.answer_decoders import (
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.conversations import task_for_form
-from fctncalling.envs.handlers import HANDLERS, DecodeError
+from fctncalling.envs.handlers import HANDLERS, DecodeError, bears_call
 from fctncalling.envs.handlers.handler import split_thought
 from fctncalling.envs.handlers.registry import detect_handler
 
@@ -86,6 +86,15 @@ class Reading(NamedTuple):
             return ()
         return (task_for_form(task, "tool_call") if self.underscores else task).functions
 
+    @property
+    def takes_texts(self) -> bool:
+        """Whether answers are read as texts of the model; else as tool calls of an interface."""
+        return (
+            self.decoder.form == "prompting"
+            or self.decoder.takes_text
+            or bool(self.decoder.handler)
+        )
+
     def words(self) -> str:
         """Return what reads the answers, in words."""
         name, names = self.decoder.name, "underscores for dots" if self.underscores else "dots kept"
@@ -132,7 +141,7 @@ class ReadingFlags(NamedTuple):
     def reading(self, model: str, answers: Iterable[Any], recorded: str | None = None) -> Reading:
         """Return how a model's answers are read; `recorded`: the form that their lines name."""
         sample = list(answers)
-        holds = "lists" if any(isinstance(each, dict) for each in _leaves(sample)) else "text"
+        holds = _held_form(sample)
         known = leaderboard_models().get(model) if not self.form else None
         if self.form:
             decoder, source = DEFAULTS[self.form], "flag"
@@ -180,7 +189,7 @@ class ReadingFlags(NamedTuple):
 
 def _found_decoder(sample: list[Any], holds: str) -> AnswerDecoder:
     """Return the decoder of most of the answers that call something."""
-    if _holds_openai_calls(sample):
+    if holds == "lists" and _holds_openai_calls(sample):
         return OPENAI
     if holds == "lists":
         calls = [each for each in _leaves(sample) if isinstance(each, dict) and each]
@@ -189,15 +198,37 @@ def _found_decoder(sample: list[Any], holds: str) -> AnswerDecoder:
             return answer_decoder(_JSON_KEYS[key], "lists")
         texts = [isinstance(next(iter(each.values())), str) for each in calls]
         return DEFAULTS["tool_call"] if 2 * sum(texts) >= len(texts) else _NOVA
+    texts = [each for each in _leaves(sample) if isinstance(each, str)]
+    of_openai = [_holds_openai_calls([text]) for text in texts]
+    if 2 * sum(of_openai) > sum(map(holds_calls, texts)):
+        return OPENAI
     found: Counter[str] = Counter()
-    found.update(name for text in _leaves(sample) if (name := _handler_that_reads(text)))
+    found.update(name for text in texts if (name := _handler_that_reads(text)))
     if not found:  # none of ours reads any: perhaps a handler of the leaderboard does
         for decoder in own_text_decoders():
-            found[decoder.name] = sum(
-                any(map(any, _calls(decoder, text))) for text in _leaves(sample)
-            )
+            found[decoder.name] = sum(any(map(any, _calls(decoder, text))) for text in texts)
     name, count = found.most_common(1)[0] if found else ("", 0)
     return answer_decoder(name if count else "python_calls", "text")
+
+
+def _held_form(sample: Sequence[Any]) -> str:
+    """Return what most answers with calls hold: "lists", as interfaces return them, or "text".
+
+    Chat says nothing: models of either form chat where no function fits. Of as many, "text".
+    """
+    num_lists = sum(map(holds_objects, sample))
+    texts = (each for each in sample if num_lists and not holds_objects(each))
+    num_texts = sum(holds_calls(each) or any(map(_bears_call, _leaves(each))) for each in texts)
+    return "lists" if num_lists > num_texts else "text"
+
+
+def _bears_call(text: Any) -> bool:
+    return isinstance(text, str) and bears_call(text)
+
+
+def holds_objects(answer: Any) -> bool:
+    """Whether an answer holds objects, as an interface returns calls; else it is text alone."""
+    return any(isinstance(each, dict) for each in _leaves(answer))
 
 
 def holds_calls(answer: Any) -> bool:

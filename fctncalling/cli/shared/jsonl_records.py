@@ -65,7 +65,7 @@ def _record(path: Path, number: int, text: str) -> Record:
     except (ValueError, RecursionError) as error:
         if number == 1 and text.lstrip().startswith("["):
             raise InputError(_no_lines(path)) from None
-        raise InputError(f"{path} line {number}: expected a JSON object, but {error}") from None
+        raise InputError(f"{path} line {number}{_fault_of_line(text, error)}") from None
     if isinstance(record, list):
         raise InputError(_no_lines(path))
     if not isinstance(record, dict):
@@ -73,6 +73,18 @@ def _record(path: Path, number: int, text: str) -> Record:
             f"{path} line {number}: expected a JSON object, got {type(record).__name__}"
         )
     return record
+
+
+def _fault_of_line(text: str, error: Exception) -> str:
+    """Return how the message on a line that is no JSON goes on: cut off at its end, or what else."""
+    text = text.rstrip()
+    at = error.pos if isinstance(error, json.JSONDecodeError) else 0
+    is_cut = at >= len(text) or "Unterminated" in str(error)
+    if text.startswith("{") and is_cut:
+        fault = f" is no complete JSON object (it ends after {len(text)} characters)"
+    else:
+        fault = f": expected a JSON object, but {error}"
+    return f"{fault}: mend or delete it"
 
 
 def _no_lines(path: Path) -> str:

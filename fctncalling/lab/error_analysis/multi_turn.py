@@ -15,11 +15,12 @@ from fctncalling.envs.judging.judge import ExtraTools, judge, replay_turns
 from fctncalling.envs.judging.oracle import parse_call_string
 from fctncalling.envs.python_source.call_source import render_call
 from fctncalling.lab.error_analysis.diagnosis import Diagnosis
-from fctncalling.lab.error_analysis.form_repairs import repair_form
+from fctncalling.lab.error_analysis.form_repairs import name_positional_arguments, repair_form
 
 STEP_LIMIT = 20
 """Steps of a turn after which BFCL ends a dialogue."""
 _MAX_SINGLE_EDITS = 6
+_UNNAMED = frozenset({"positional arguments", "arguments in a dict"})
 
 Turns = list[list[str]]  # of call strings
 
@@ -60,18 +61,24 @@ class _FailedAnswer:
         is_over = self.turn == len(self.response)
         if self.verdict.error_type == "multi_turn:force_terminated" and is_over:
             return self._ended_early()
-        repaired, causes, complaint, mended = self._repaired()
+        repaired, causes, complaint, mended = self._repaired(self.turn)
         if causes:
             outcome = self._judged(mended)
             silent = self.turn < len(self.calls) and not self.calls[self.turn]
             if outcome.valid or outcome.per_turn[self.turn] or (silent and mended[self.turn]):
                 nearest = f"turn {self.turn}: {json.dumps(repaired[self.turn])}"
-                suffices = (outcome.valid, outcome.valid)  # form, and types with it
+                everywhere = self._repaired(len(self.response))[-1]
+                is_valid = outcome.valid or self._judged(everywhere).valid
+                suffices = (is_valid, is_valid)  # form, and types with it
                 answer = self._answer(self.turn)
                 return Diagnosis(
                     self.verdict, causes, (), complaint, answer, nearest, self.turn, *suffices
                 )
-        return self._compared(complaint)
+        if not set(causes) <= _UNNAMED:
+            causes = ()
+        elif causes:  # more is wrong than arguments without a name
+            self.calls = mended
+        return self._compared(complaint, causes)
 
     def _answer(self, turn: int) -> str:
         there = turn < len(self.response)
@@ -94,15 +101,15 @@ class _FailedAnswer:
         response = [[turn] for turn in turns]
         return judge(self.task, response, "decoded_calls", extra_tools=self.tools)
 
-    def _repaired(self) -> tuple[list[Any], tuple[str, ...], str, Turns]:
-        """Return the answer with its unreadable text rewritten, up to the failing turn.
+    def _repaired(self, last: int) -> tuple[list[Any], tuple[str, ...], str, Turns]:
+        """Return the answer with its unreadable text rewritten, up to the turn `last`.
 
         With why it was, the first complaint, and the calls of its turns.
         """
         changed, calls, causes, complaint = list(self.response), list(self.calls), list[str](), ""
         if self.form == "decoded_calls":
             return changed, (), "", calls
-        for at, turn in enumerate(self.response[: self.turn + 1]):
+        for at, turn in enumerate(self.response[: last + 1]):
             steps = list(turn) if isinstance(turn, list) else []
             for index, step in enumerate(steps):
                 repair = repair_form(self.task, self.form, step) if isinstance(step, str) else None
@@ -110,8 +117,16 @@ class _FailedAnswer:
                     steps[index] = repair.text
                     causes += repair.causes
                     complaint = complaint or repair.complaint
+                if at >= self.turn and (named := self._named(steps[index])):
+                    steps[index] = named[1]
+                    causes.append(named[0])
             changed[at], calls[at] = steps, self._call_strings(steps)
         return changed, tuple(dict.fromkeys(causes)), complaint, calls
+
+    def _named(self, step: Any) -> tuple[str, str] | None:
+        """Return (cause, text) of a step with names for its positional arguments; else None."""
+        is_source = self.form == "prompting" and isinstance(step, str)
+        return name_positional_arguments(self.task, step) if is_source else None
 
     def _unread(self) -> tuple[tuple[str, ...], str]:
         """Return why steps of the turn that look like calls cannot be read, and the complaint."""
@@ -134,8 +149,11 @@ class _FailedAnswer:
         message, answer = self.verdict.message, self._answer(self.turn)
         return Diagnosis(self.verdict, (cause,), (), message, answer, None, turn)
 
-    def _compared(self, complaint: str) -> Diagnosis:
-        """Return the diagnosis by the calls of the first failing turn, and those before."""
+    def _compared(self, complaint: str, known: tuple[str, ...]) -> Diagnosis:
+        """Return the diagnosis by the calls of the first failing turn, and those before.
+
+        known: causes of the failing turn that are mended in its calls already.
+        """
         unread, unread_complaint = self._unread()
         calls, turn = self.calls[self.turn], self.turn
         at, edits = turn, self._edits(turn)
@@ -150,7 +168,7 @@ class _FailedAnswer:
         elif not calls:
             causes = ("no call in the turn",)
         else:
-            causes = tuple(dict.fromkeys(each.cause for each in edits)) or ("call order",)
+            causes = (*known, *dict.fromkeys(each.cause for each in edits)) or ("call order",)
         said = complaint or unread_complaint if not calls else ""
         where = tuple(each.where for each in edits if each.cause == causes[0])
         said = said or self._tool_error() or self.verdict.message.partition(": ")[2]
@@ -193,8 +211,10 @@ class _FailedAnswer:
             index = min(near, key=lambda at: len(_differing(own[at], call)))
             free.remove(index)
             mended = (*calls[:index], render_call(call.name, call.arguments), *calls[index + 1 :])
-            parameters = ", ".join(_differing(own[index], call))
-            edits.append(_Edit("wrong argument", f"{call.name}({parameters})", mended))
+            parameters = _differing(own[index], call)
+            is_missing = own[index].arguments.keys().isdisjoint(parameters)
+            cause = "missing argument" if is_missing else "wrong argument"
+            edits.append(_Edit(cause, f"{call.name}({', '.join(parameters)})", mended))
         for call in lacking:
             cause = "missing call" if free or edits else "stopped early"
             longer = (*calls, render_call(call.name, call.arguments))

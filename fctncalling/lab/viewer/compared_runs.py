@@ -7,7 +7,7 @@ from typing import Any
 
 from fctncalling.algorithms.config.train_config import OWN_LAM
 from fctncalling.cli.idle_flags import idle_settings
-from fctncalling.evaluation.pass_at_k import sign_test
+from fctncalling.evaluation.pass_at_k import paired_difference, sign_test
 from fctncalling.lab.viewer.episode_entry import episode_entry
 from fctncalling.lab.viewer.headline import Tally, count_outcome
 from fctncalling.lab.viewer.run_files import (
@@ -78,7 +78,7 @@ def _sentence(
     p = sign_test(change["num_gained"], change["num_lost"])
     # The best of several differs by chance more often.
     verdict = "" if p * len(changes) < COUNTS_BELOW else "no difference that counts, "
-    verdict = f"({verdict}p = {p:.2g})"
+    verdict = f"{_difference_text(change)} ({verdict}exact sign test p = {p:.2g})"
     common = ""
     if of_models and not change["is_same_set"]:
         common = f"of {change['both']} tasks that both have: "
@@ -87,9 +87,16 @@ def _sentence(
     if of_models:
         alone = {letters[0]: change["num_lost"], letters[best]: change["num_gained"]}
         only = ", ".join(f"only {letter} right {count}" for letter, count in alone.items())
-        return f"{common}{first}, {other} right{others}; {only} {verdict}"
+        return f"{common}{first}, {other} right{others}; {only}; {verdict}"
     gained = f"{change['num_gained']} tasks gained, {change['num_lost']} lost"
-    return f"{first} \N{RIGHTWARDS ARROW} {other} right{others}; {gained} {verdict}"
+    return f"{first} \N{RIGHTWARDS ARROW} {other} right{others}; {gained}; {verdict}"
+
+
+def _difference_text(change: Record) -> str:
+    """Return the difference of the shares of solved tasks, with its 95 % interval, in points."""
+    shown, low, high = (f"{100 * value:+.1f}" for value in change["difference"])
+    interval = "all tasks alike" if low == high else f"95 % interval {low} to {high}"
+    return f"difference {shown} points, {interval}"
 
 
 def _unequal_episodes(letters: Sequence[str], runs: Sequence[LoadedRun]) -> str:
@@ -156,6 +163,7 @@ def _changes(
         "both": len(both),
         "is_same_set": len(both) == len(first) == len(other),
         "solved": [sum(each[key] == 1 for key in both) for each in (first, other)],
+        "difference": paired_difference([other[key] - first[key] for key in both]),
         "num_gained": len(gained),
         "num_lost": len(lost),
         "gained": [task for _, task in gained[:MAX_NAMED]],
