@@ -157,12 +157,12 @@ def test_the_costs_of_the_real_model_are_those_of_the_kept_runs() -> None:
 
 HEALTHY = {
     "losses/approx_kl": "0.011",
-    "losses/explained_variance": "-0.052",
+    "losses/explained_variance": "-0.077",
     "losses/ratio_max": "1.8",
-    "losses/policy_grad_norm": "0.40",
+    "losses/policy_grad_norm": "0.49",
     "mismatch/mean_logdiff": "6.6e-8",
-    "critic/values_min": "-0.056",
-    "critic/values_max": "0.77",
+    "critic/values_min": "-0.095",
+    "critic/values_max": "0.84",
 }
 
 
