@@ -107,7 +107,7 @@ def _not_judged_yet(letters: Sequence[str], runs: Sequence[LoadedRun]) -> str:
         files = episode_files(run.path) if run.folder is not None else []
         judged = max((update for phase, update, _ in files if phase == "greedy"), default=0)
         last = max((int(line["update"]) for line in run.metrics if "update" in line), default=0)
-        if files and judged <= 0 < last:
+        if files and judged <= 0 < last and "episodes" not in run.evaluation:
             waiting.append(f"{letter} has no evaluation after training yet ({last} updates so far)")
     return f"{'; '.join(waiting)}: only the curves compare" if waiting else ""
 
