@@ -178,6 +178,8 @@ class TrainConfig(LearningSettings, RunningSettings):
         """Name of the advantage estimate that reaches the policy loss."""
         weighs = self.lam is None and self.algorithm_name != "GRPO"
         values = " of values weighed by what they know (--lam auto)" if weighs else ""
+        if self.has_own_algorithm and not weighs:
+            values = f" of the critic's values as they are (--lam {self.lam:g}; TPPO has auto)"
         return POLICY_CREDIT[self.group_baseline].format(name=self.algorithm_name, values=values)
 
     @property

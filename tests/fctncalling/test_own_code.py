@@ -102,7 +102,10 @@ def test_a_run_of_an_own_algorithm_is_logged_resumed_and_viewed(
     run = tmp_path / "plain/embedded/embedded/MONTE_CARLO"
     config = json.loads((run / "config.json").read_text("utf-8"))
     assert config["algorithm_name"] == "my_code:MONTE_CARLO"
-    assert config["resolved"]["policy_credit"] == "my_code:MONTE_CARLO's estimate"
+    assert config["resolved"]["policy_credit"] == (
+        "my_code:MONTE_CARLO's estimate of the critic's values as they are (--lam 0.95; TPPO has "
+        "auto)"
+    )
     flags = [f"--results_dir={tmp_path}", "--experiment_name=plain", *SHORT, "--num_updates=2"]
     assert main([*flags, "--algorithm_name=my_code:MONTE_CARLO", "--resume"]) == 0
     sys.modules.pop("my_code")

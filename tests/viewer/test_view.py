@@ -627,7 +627,10 @@ def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFi
     assert (second["num_gained"], second["num_lost"], second["both"]) == (0, 0, 3)
     assert [each["c0"]["success"] for each in data["compared"]["tallies"]] == [1, 2, 1]
     # Two gained and one lost: 2 * (1 + 3) / 8 of all ways to toss three coins, at most 1.
-    assert data["sentence"] == f"{sentence} (no difference that counts, p = 1)"
+    assert data["sentence"] == (
+        f"{sentence}; difference +25.0 points, 95 % interval -56.3 to +100.0 "
+        "(no difference that counts, exact sign test p = 1)"
+    )
     for name, gamma in (("one", 0.9), ("two", 0.8)):
         resolved = {"gamma": gamma, "device": "cpu"}
         write_sample_run(tmp_path / "runs" / name, sample_contents(), lam=gamma, resolved=resolved)
@@ -644,4 +647,9 @@ def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFi
     ]
     unequal = "; learned from unequal numbers of episodes: A 1,024, B 512"
     assert compared["sentence"].endswith(unequal)
+    (tmp_path / "runs" / "one" / "evaluation.json").unlink()  # its last greedy file is of update 0
+    assert main(["view", str(tmp_path / "runs")]) == 0
+    sentence = data_in(tmp_path / "runs" / "view.html")["compared"]["sentence"]
+    letter = "AB"[[Path(title).name for title in compared["titles"]].index("one")]
+    assert sentence.startswith(f"{letter} has no evaluation after training yet (3 updates so far)")
     assert "4 episodes" in capsys.readouterr().out

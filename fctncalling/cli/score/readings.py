@@ -196,8 +196,8 @@ def _found_decoder(sample: list[Any], holds: str) -> AnswerDecoder:
         keys = Counter(next((key for key in _JSON_KEYS if key in each), "") for each in calls)
         if key := keys.most_common(1)[0][0]:
             return answer_decoder(_JSON_KEYS[key], "lists")
-        texts = [isinstance(next(iter(each.values())), str) for each in calls]
-        return DEFAULTS["tool_call"] if 2 * sum(texts) >= len(texts) else _NOVA
+        as_text = [isinstance(next(iter(each.values())), str) for each in calls]
+        return DEFAULTS["tool_call"] if 2 * sum(as_text) >= len(as_text) else _NOVA
     texts = [each for each in _leaves(sample) if isinstance(each, str)]
     of_openai = [_holds_openai_calls([text]) for text in texts]
     if 2 * sum(of_openai) > sum(map(holds_calls, texts)):

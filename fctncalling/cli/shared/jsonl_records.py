@@ -76,7 +76,7 @@ def _record(path: Path, number: int, text: str) -> Record:
 
 
 def _fault_of_line(text: str, error: Exception) -> str:
-    """Return how the message on a line that is no JSON goes on: cut off at its end, or what else."""
+    """Return how the message on a line that is no JSON goes on: cut off at its end, or why."""
     text = text.rstrip()
     at = error.pos if isinstance(error, json.JSONDecodeError) else 0
     is_cut = at >= len(text) or "Unterminated" in str(error)

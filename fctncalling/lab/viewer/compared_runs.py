@@ -50,7 +50,8 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     return {
         "titles": [str(run.path) for run in runs],
         "letters": letters,
-        "sentence": _sentence(letters, tallies, changes, of_models=of_models)
+        "sentence": _not_judged_yet(letters, runs)
+        or _sentence(letters, tallies, changes, of_models=of_models)
         + _unequal_episodes(letters, runs),
         "of_models": of_models,
         "files": [run.episodes_file.name for run in judged],
@@ -97,6 +98,18 @@ def _difference_text(change: Record) -> str:
     shown, low, high = (f"{100 * value:+.1f}" for value in change["difference"])
     interval = "all tasks alike" if low == high else f"95 % interval {low} to {high}"
     return f"difference {shown} points, {interval}"
+
+
+def _not_judged_yet(letters: Sequence[str], runs: Sequence[LoadedRun]) -> str:
+    """Return which runs were last evaluated before they learned, though they have; else ""."""
+    waiting = []
+    for letter, run in zip(letters, runs, strict=True):
+        files = episode_files(run.path) if run.folder is not None else []
+        judged = max((update for phase, update, _ in files if phase == "greedy"), default=0)
+        last = max((int(line["update"]) for line in run.metrics if "update" in line), default=0)
+        if files and judged <= 0 < last and "episodes" not in run.evaluation:
+            waiting.append(f"{letter} has no evaluation after training yet ({last} updates so far)")
+    return f"{'; '.join(waiting)}: only the curves compare" if waiting else ""
 
 
 def _unequal_episodes(letters: Sequence[str], runs: Sequence[LoadedRun]) -> str:
