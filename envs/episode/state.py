@@ -102,10 +102,11 @@ class EpisodeState:
         ]
         # The box's results are judged as BFCL judges a function that the task does not have: a tool
         # that repeats its argument could else imitate any result.
-        undefined = "Error during execution: name '{}' is not defined"
         names = {index: calls[index].partition("(")[0].strip() for index in boxed}
         self.results += [
-            undefined.format(names[index]) if index in boxed else text
+            f"Error during execution: name '{names[index]}' is not defined"
+            if index in names
+            else text
             for index, text in enumerate(texts)
         ]
         return tuple(texts)

@@ -96,7 +96,7 @@ def test_a_run_of_an_own_algorithm_is_logged_resumed_and_viewed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = metrics(tmp_path, "plain", "--algorithm_name=my_code:MONTE_CARLO")
-    assert "Policy credit" not in capsys.readouterr().out
+    assert "values as they are (--lam 0.95; TPPO has auto)" in capsys.readouterr().out
     assert plain != metrics(tmp_path, "sevens", "--algorithm_name=my_code:SEVENS")
 
     run = tmp_path / "plain/embedded/embedded/MONTE_CARLO"
@@ -131,12 +131,13 @@ def test_what_mends_the_estimate_or_stands_in_its_place_is_said_at_the_start() -
 def test_the_start_says_what_an_own_estimate_sees_and_what_becomes_of_it() -> None:
     job = TrainConfig(**EMBEDDED_MODEL_DEFAULTS, algorithm_name="my_code:MONTE_CARLO")
     hidden, whole = "groups that differ alone", "the estimate sees all episodes; "
-    note, _ = learning_notes(job)
+    note, credit, _ = learning_notes(job)
+    assert "the critic's values as they are (--lam 0.95; TPPO has auto)" in credit
     assert hidden in note
     assert "whitened (--whiten_advantages false" in note
-    (note,) = learning_notes(replace(job, dynamic_sampling=1, whiten_advantages=False))
+    note, _ = learning_notes(replace(job, dynamic_sampling=1, whiten_advantages=False))
     assert note.endswith(f"{whole}its advantages are taken as they are.")
-    (note,) = learning_notes(TrainConfig(algorithm_name="my_code:NO_CRITIC"))
+    note, _ = learning_notes(TrainConfig(algorithm_name="my_code:NO_CRITIC"))
     assert note.endswith(f"{whole}its advantages are taken as they are.")  # none are whitened
 
 

@@ -175,10 +175,10 @@ def test_openenv_is_told_what_no_episode_can_answer_and_counts_every_step(
     env = openenv.ChatEnvironment({"test": FIRST})
     with pytest.raises(openenv.NotPlayable, match="call reset first") as caught:
         env.step(openenv.ChatAction(content="?"))
-    assert caught.value.status_code == 409
+    assert caught.value.status == 409
     with pytest.raises(openenv.NotPlayable, match="'nope': no such task") as caught:
         env.reset(task_id="nope")
-    assert caught.value.status_code == 404
+    assert caught.value.status == 404
     for asked in ({"split": "nope"}, {"index": -1}, {"index": len(FIRST)}, {"index": "0"}):
         with pytest.raises(openenv.NotPlayable, match="expected"):
             env.reset(**asked)

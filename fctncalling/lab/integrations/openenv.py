@@ -20,9 +20,6 @@ from openenv.core.env_server.http_server import create_fastapi_app
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
 from pydantic import Field
-from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse
-from starlette.websockets import WebSocketClose
 
 from fctncalling import __version__
 from fctncalling.data.types import Task
@@ -50,11 +47,12 @@ class ChatObservation(Observation):
     info: dict[str, Any] = Field(default_factory=dict)  # its metadata does not reach clients
 
 
-class NotPlayable(HTTPException):
+class NotPlayable(ValueError):
     """Error of a request for no playable episode, with its HTTP status."""
 
-    def __str__(self) -> str:  # what a WebSocket is answered
-        return self.detail
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
@@ -65,9 +63,12 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
-    def __init__(self, splits: Mapping[str, Sequence[Task]], **keywords: Any) -> None:
+    def __init__(
+        self, splits: Mapping[str, Sequence[Task]], form: str = "tool_call", **keywords: Any
+    ) -> None:
         super().__init__()
         self._splits = splits
+        self._form = form
         self._keywords = keywords
         self._state = State(episode_id=None, step_count=0)
         self._dialogue: Dialogue | None = None
@@ -84,7 +85,7 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
         """Begin the named task, or the one of the (first) split with the seed's number."""
         task = self._chosen(task_id, split, index, seed or 0)
         self.close()
-        self._dialogue = Dialogue(task, **self._keywords)
+        self._dialogue = Dialogue(task, form=self._form, **self._keywords)
         self._state = State(episode_id=episode_id or uuid.uuid4().hex, step_count=0)
         return self._observation(self._dialogue.open(seed), None)
 
@@ -107,6 +108,10 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
         """Return the names of the splits."""
         return list(self._splits)
 
+    def list_tasks(self, split: str) -> list[dict[str, Any]]:
+        """List the public fields of a split's tasks."""
+        return self.get_task_range(split)
+
     def num_tasks(self, split: str) -> int:
         """Return the number of tasks of a split."""
         return len(self.get_task_range(split))
@@ -128,8 +133,6 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
             about = {"category": task.category, "num_turns": len(task.question)}
             entries.append({"id": task.id, "split": split, "index": index, **about})
         return entries[start:stop]
-
-    list_tasks = get_task_range
 
     def step(self, action: ChatAction, timeout_s: float | None = None, **_: Any) -> ChatObservation:
         """Play the assistant's message."""
@@ -160,16 +163,23 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
 
     def get_metadata(self) -> EnvironmentMetadata:
         """Return name and description."""
-        about = "BFCL tasks as chat messages, judged by BFCL's rules."
-        return EnvironmentMetadata(name="fctncalling", description=about, version=__version__)
+        return EnvironmentMetadata(
+            name="fctncalling",
+            description="BFCL tasks as chat messages, judged by BFCL's rules.",
+            version=__version__,
+        )
 
     def _observation(self, messages: list[Any], reward: float | None) -> ChatObservation:
-        dialogue = self._dialogue
-        assert dialogue is not None
+        assert self._dialogue is not None
         fields = ("task_id", "category", "turn", "error", "verdict", "invalid", "invalid_reason")
-        info = info_to_json({key: dialogue.info[key] for key in fields if key in dialogue.info})
-        now = {"tools": dialogue.tools, "done": dialogue.done, "info": info}
-        return ChatObservation(messages=messages, reward=reward, **now)
+        info = {key: self._dialogue.info[key] for key in fields if key in self._dialogue.info}
+        return ChatObservation(
+            messages=messages,
+            tools=self._dialogue.tools,
+            done=self._dialogue.done,
+            reward=reward,
+            info=info_to_json(info),
+        )
 
 
 class ChatClient(EnvClient[ChatAction, ChatObservation, State]):
@@ -210,8 +220,15 @@ def openenv_app(
         max_concurrent_envs=max_concurrent_envs,
         env_name="fctncalling",
     )
+    app.add_exception_handler(NotPlayable, _refusal)
     app.add_middleware(HostCheck, allowed_hosts=allowed_hosts)
     return app
+
+
+async def _refusal(_request: Any, error: Any) -> Any:
+    from starlette.responses import JSONResponse
+
+    return JSONResponse({"detail": str(error)}, status_code=error.status)
 
 
 class HostCheck:
@@ -221,16 +238,12 @@ class HostCheck:
         self._app = app
         self._allowed = {host.lower() for host in (*allowed_hosts, "localhost", "127.0.0.1", "::1")}
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> Any:
         """Pass a request on, or refuse it."""
-        answer = self._app
         is_checked = scope["type"] in ("http", "websocket")
         if is_checked and (fault := self._fault(dict(scope["headers"]))):
-            cure = "openenv_app(..., allowed_hosts=[...]) names those that are served"
-            answer = PlainTextResponse(f"{fault} is refused: {cure}", 403)
-            if scope["type"] == "websocket":
-                answer = WebSocketClose(1008)
-        await answer(scope, receive, send)
+            return await _refuse(scope["type"], send, fault)
+        return await self._app(scope, receive, send)
 
     def _fault(self, headers: Mapping[bytes, bytes]) -> str:
         host = _hostname(b"//" + headers.get(b"host", b""))
@@ -253,3 +266,12 @@ def _is_address(host: str) -> bool:
     with suppress(ValueError):
         return ipaddress.ip_address(host) is not None
     return False
+
+
+async def _refuse(kind: str, send: Any, fault: str) -> Any:
+    if kind == "websocket":
+        return await send({"type": "websocket.close", "code": 1008})
+    text = f"{fault} is refused: openenv_app(..., allowed_hosts=[...]) names those that are served"
+    start = {"type": "http.response.start", "status": 403}
+    await send({**start, "headers": [(b"content-type", b"text/plain; charset=utf-8")]})
+    return await send({"type": "http.response.body", "body": text.encode()})
