@@ -114,7 +114,7 @@ def place_in_result(text: str, path: tuple[str | int, ...]) -> str:
     value: Any = parse_result(text)
     place, count = 0, 1
     for key in path:
-        keys = [*value] if isinstance(value, dict) else [*range(len(value))]
+        keys: list[Any] = [*value] if isinstance(value, dict) else [*range(len(value))]
         if pattern((key,)) == "*" and key in keys:
             place, count = keys.index(key), len(keys)
         try:
