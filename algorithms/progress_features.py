@@ -1,4 +1,4 @@
-"""Progress features: how far an episode is along its task's ground truth, for the critic alone.
+"""Progress features: how far an episode is along its task's ground truth, for values alone.
 
 With --critic_sees progress values read them beside the critic's, while the policy does not know the
 truth (an asymmetric critic: Pinto et al., arXiv:1710.06542; SWEET-RL, arXiv:2503.15478). They

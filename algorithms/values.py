@@ -180,7 +180,7 @@ class WeightedValues(ValueSource):
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load the decayed sums; of an earlier version, those of the turns alone."""
+        """Load the decayed sums; checkpoints of an earlier version lack the moments."""
         self._sums = {int(turn): [*map(float, sums)] for turn, sums in state["sums"].items()}
         if "moments" in state:
             moments = torch.tensor(state["moments"], dtype=torch.float64)
@@ -254,7 +254,7 @@ def rewards_to_go(experience: Experience, gamma: float) -> Tensor:
 
 
 def _is_cut(experience: Experience, config: TrainConfig) -> Tensor:
-    """Return whether a value stands behind the end of each episode, (E,) bool."""
+    """Return which episodes were cut and get a bootstrap value, (E,) bool."""
     cut = [config.truncation_bootstrap and not each.terminated for each in experience.episodes]
     return torch.tensor(cut, device=experience.tokens.rewards.device)
 

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the completion script of a shell; its flags are those of today."""
+    """Print the completion script of a shell, with the current flags."""
     try:
         import shtab
     except ImportError:

@@ -60,7 +60,7 @@ class UnreadAnswers:
             counts["other kind"] += _is_other_kind(reading, answer)
 
     def _may_miss_calls(self, model: str, task: Task, reading: Reading, answer: Any) -> bool:
-        """Whether calls without a mark count as unread in an answer that decodes to nothing.
+        """Whether unmarked calls count as unread in an answer that decodes to no call.
 
         Always of models that nothing is read of yet; of others only where the form was guessed,
         and not where the task itself asks for a form that a model may miss.

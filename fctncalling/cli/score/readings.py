@@ -135,7 +135,7 @@ class ReadingFlags(NamedTuple):
 
     @property
     def names_reading(self) -> bool:
-        """Whether somebody chose the decoder: it is doubted only if it reads nothing."""
+        """Whether the user chose the decoder; then only an empty reading raises a doubt."""
         return bool(self.form) or self.handler not in (None, "auto")
 
     def reading(self, model: str, answers: Iterable[Any], recorded: str | None = None) -> Reading:

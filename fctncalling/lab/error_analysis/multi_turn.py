@@ -86,7 +86,7 @@ class _FailedAnswer:
         return f"turn {turn}: {text}"
 
     def _call_strings(self, turn: Any) -> list[str]:
-        """Return the calls of a turn as they are executed; undecodable steps are left out."""
+        """Return the executed calls of a turn, without undecodable steps."""
         steps = turn if isinstance(turn, list) else []
         if self.form == "decoded_calls":
             flat = [call for step in steps for call in (step if isinstance(step, list) else [step])]

@@ -224,7 +224,7 @@ def plain_call(call: PlannedCall) -> PlainCall:
 
 
 class PlanSession:
-    """Turns of calls on live tools, each executed as it is drawn."""
+    """Session of live tools that executes each call of a plan as it is drawn."""
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ class Knowledge:
         return [e for e in self.facts if e.kind in kinds and (e.source.call >= 0) is shown]
 
     def results(self, *kinds: str) -> list[list[Fact]]:
-        """Return the facts of some kinds from results, those of one result together."""
+        """Return the facts of some kinds, grouped by the result that they come from."""
         shown = groupby(self.of_kind(*kinds, shown=True), _place)
         return [list(facts) for _, facts in shown]
 

@@ -66,7 +66,7 @@ class Walk(PlanSession):
         return replace(call, result=self.execute(call))
 
     def add(self, call: PlannedCall) -> None:
-        """Add an executed call to the turn, and what it tells to the known facts."""
+        """Add an executed call to the turn, and the facts of its result to the known ones."""
         self._seen.add((call.function, call.result))
         self.knowledge.add(call, len(self.turns) - 1, len(self.turns[-1]))
         self.turns[-1].append(call)

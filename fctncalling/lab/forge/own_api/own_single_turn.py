@@ -95,7 +95,7 @@ def _rows_unserved(api: AskableApi, part: str) -> list[OutOfScopeRequests]:
 
 @cache
 def _of_records(api: AskableApi) -> bool:
-    """Return whether an API's things are records, which nobody waters, paints or insures."""
+    """Return whether an API's things are records, such as orders, and no physical objects."""
     return all(words.method for words in api.words.values())
 
 
